@@ -1,0 +1,1 @@
+"""The batch coordinator: sample admission, environment slots, trajectory progress."""

@@ -1,0 +1,1 @@
+"""From memory and workload to pool sizes and the sample concurrency that fits."""

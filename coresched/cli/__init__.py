@@ -1,0 +1,1 @@
+"""The `coresched` command: one module a subcommand; each parses, calls and prints."""

@@ -1,0 +1,1 @@
+"""What a harness imports: one interface, asynchronous and blocking."""

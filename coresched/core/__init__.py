@@ -1,0 +1,1 @@
+"""The scheduling core: compiled, without I/O and without a clock of its own."""

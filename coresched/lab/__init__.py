@@ -1,0 +1,1 @@
+"""The replay lab: the simulator, its metrics and bounds, comparisons and reports."""

@@ -1,0 +1,1 @@
+"""Recorded and generated agent trajectories: the schema, reading, writing, generating, profiling."""
