@@ -1,19 +1,19 @@
 """Entry point of the `coresched` command."""
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 
 from coresched import __version__
-from coresched.cli import trace
+from coresched.cli import demo, simulate, trace
+from coresched.cli.parser import CommandParser
 from coresched.errors import InputError
 
-COMMANDS = (trace,)
+COMMANDS = (demo, simulate, trace)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def build_parser() -> CommandParser:
+    parser = CommandParser(
         prog="coresched",
         description="Scheduling middleware that makes a batch of LLM agent tasks finish sooner.",
     )
@@ -29,12 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     try:
         code: int = args.run(args)
+        sys.stdout.flush()
         return code
     except InputError as error:
         print(f"coresched {args.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"coresched {args.command}: interrupted", file=sys.stderr)
+        print(f"coresched {args.command}: interrupted, nothing was written", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # The reader (`| head`) has what it wanted; stop the interpreter's own flush from complaining.

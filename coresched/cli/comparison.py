@@ -1,0 +1,98 @@
+"""Runs the ladder with a progress bar and prints what came of it; the body of `demo` and `simulate`."""
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from coresched.cli.options import choices_of
+from coresched.errors import InputError
+from coresched.files import replaced_file, require_writable
+from coresched.lab.comparison import COLUMNS, Comparison, as_json, compare, table_rows
+from coresched.lab.ladder import mechanism_ladder
+from coresched.lab.report.page import comparison_page
+from coresched.lab.simulator.model import load_worker_model
+from coresched.trajectory.schema import Trajectory
+
+
+def run_comparison(args: argparse.Namespace, trajectories: Sequence[Trajectory], *, title: str, workload: str) -> int:
+    """Simulate the ladder that ``args`` describe; print table or JSON; write the report last, whole or not at all."""
+    model = load_worker_model(args.worker_model)
+    report = args.report or (None if args.json else args.default_report)
+    if report is not None:
+        require_writable(report, "--report")
+    rungs = mechanism_ladder(trajectories, model, choices_of(args))
+    errors = Console(stderr=True)
+    with _progress(errors) as bar:
+        task = bar.add_task("", total=len(rungs) * len(trajectories), name="starting")
+        place = {rung.settings.name: number for number, rung in enumerate(rungs)}
+
+        def progress(name: str, completed: int) -> None:
+            bar.update(task, name=name, completed=place[name] * len(trajectories) + completed)
+
+        comparison = compare(
+            trajectories,
+            model,
+            rungs,
+            title=title,
+            workload=workload,
+            absent_environment_s=getattr(args, "absent_environment_s", None),
+            progress=progress,
+        )
+    if report is not None:
+        try:
+            with replaced_file(report) as file:
+                file.write(comparison_page(comparison).encode())
+        except OSError as error:
+            raise InputError(f"--report {str(report)!r} cannot be written: {error.strerror}") from None
+    if args.json:
+        print(json.dumps(as_json(comparison), indent=2))
+    else:
+        print_comparison(comparison, Console())
+        print(f"\nreport: {report}")
+    return 0
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.fields[name]:<15}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    """The table, then a line for what each run adds."""
+    unit = comparison.unit
+    first, last = comparison.runs[0], comparison.runs[-1]
+    console.print(f"{comparison.title}: {comparison.workload}", highlight=False)
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    for name in COLUMNS:
+        head = f"{name} ({unit.name})" if name in ("makespan", "L5") else name
+        table.add_column(head, justify="left" if name == "run" else "right", no_wrap=name == "run")
+    for number, row in enumerate(table_rows(comparison)):
+        table.add_row(*row, style="bold" if number == len(comparison.runs) - 1 else "")
+    console.print()
+    console.print(table)
+    console.print()
+    adds = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
+    adds.add_column(no_wrap=True)
+    adds.add_column()
+    for rung in comparison.rungs:
+        adds.add_row(rung.settings.name, rung.adds)
+    console.print(adds)
+    console.print()
+    factor = first.metrics.makespan_s / last.metrics.makespan_s
+    console.print(
+        f"{first.settings.name} {unit.text(first.metrics.makespan_s)} {unit.name}, {last.settings.name} "
+        f"{unit.text(last.metrics.makespan_s)} {unit.name}: x{factor:.2f}. Simulated time on worker model "
+        f"{comparison.model.name}.",
+        highlight=False,
+    )

@@ -1,0 +1,63 @@
+"""Argument parsing shared by the subcommands: one-line errors, and the types of their values."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from math import isfinite
+from typing import NoReturn
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that answers bad input with one line and exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
+        sys.exit(2)
+
+
+def add_command(
+    commands: "argparse._SubParsersAction[CommandParser]",
+    name: str,
+    *,
+    summary: str,
+    description: str,
+    example: str,
+) -> CommandParser:
+    """Add a subcommand whose help ends with an example."""
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def count(text: str) -> int:
+    """An integer of at least 1."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is too small; it must be at least 1")
+    return value
+
+
+def number(*, at_least: float | None = None, above: float | None = None) -> Callable[[str], float]:
+    """A finite number within a limit."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        if not isfinite(value):
+            raise argparse.ArgumentTypeError(f"{text} is not finite")
+        if at_least is not None and value < at_least:
+            raise argparse.ArgumentTypeError(f"{text} is too small; it must be at least {at_least:g}")
+        if above is not None and value <= above:
+            raise argparse.ArgumentTypeError(f"{text} is too small; it must be greater than {above:g}")
+        return value
+
+    return parse

@@ -1,0 +1,95 @@
+"""Running a ladder of configurations on one batch, and the rows people compare."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from coresched.lab.ladder import Rung
+from coresched.lab.simulator.model import WorkerModel
+from coresched.lab.simulator.run import SimulatedRun, simulate
+from coresched.lab.units import TimeUnit, change_text, count_text, percent_text
+from coresched.trajectory.schema import Trajectory
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Finished runs of one batch; the first is the reference."""
+
+    title: str
+    workload: str
+    model: WorkerModel
+    rungs: list[Rung]
+    runs: list[SimulatedRun]
+
+    @property
+    def unit(self) -> TimeUnit:
+        return TimeUnit(max(run.metrics.makespan_s for run in self.runs))
+
+
+def compare(
+    trajectories: Sequence[Trajectory],
+    model: WorkerModel,
+    rungs: Sequence[Rung],
+    *,
+    title: str,
+    workload: str,
+    absent_environment_s: float | None = None,
+    progress: Callable[[str, int], None] | None = None,
+) -> Comparison:
+    """Simulate every rung in turn. ``progress(run name, completed samples)`` is called now and then."""
+    runs = []
+    for rung in rungs:
+        name = rung.settings.name
+
+        def report(completed: int, name: str = name) -> None:
+            if progress is not None:
+                progress(name, completed)
+
+        report(0)
+        runs.append(
+            simulate(
+                trajectories, rung.settings, model, absent_environment_s=absent_environment_s, progress=report
+            )
+        )
+        report(len(trajectories))
+    return Comparison(title, workload, model, list(rungs), runs)
+
+
+COLUMNS = ("run", "makespan", "gain", "cache reuse", "new prefill", "L5", "imbalance", "x bound")
+
+
+def table_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """One row of text a run, in the order of COLUMNS; times in ``comparison.unit``."""
+    unit, reference = comparison.unit, comparison.runs[0].metrics.makespan_s
+    return [
+        (
+            run.settings.name,
+            unit.text(run.metrics.makespan_s),
+            change_text(run.metrics.makespan_s, reference),
+            percent_text(run.metrics.cache_reuse),
+            count_text(run.metrics.new_prefill_tokens),
+            unit.text(run.metrics.tail_s["5"]),
+            percent_text(run.metrics.request_imbalance),
+            f"{run.metrics.makespan_s / run.bounds.best:.2f}",
+        )
+        for run in comparison.runs
+    ]
+
+
+def as_json(comparison: Comparison) -> dict[str, Any]:
+    """The comparison as plain data: ``{"workload", "worker_model", "runs": [...]}``, baseline first."""
+    return {
+        "workload": comparison.workload,
+        "worker_model": comparison.model.name,
+        "runs": [
+            {
+                "name": run.settings.name,
+                "adds": rung.adds,
+                **asdict(run.metrics),
+                "lower_bound_s": run.bounds.best,
+                "bounds": asdict(run.bounds),
+                "settings": asdict(run.settings),
+            }
+            for rung, run in zip(comparison.rungs, comparison.runs, strict=True)
+        ],
+    }

@@ -1,0 +1,96 @@
+"""The comparison every user starts with: today's defaults, then one mechanism after another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from coresched.capacity.balance import PoolBalance
+from coresched.lab.simulator.model import WorkerModel
+from coresched.lab.simulator.settings import RunSettings
+from coresched.trajectory.schema import Trajectory
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One run of the ladder and what it adds to the run before it."""
+
+    settings: RunSettings
+    adds: str
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user fixes for every run; None leaves the choice to the capacity model."""
+
+    workers: int = 2
+    environment_concurrency: int | None = None
+    sample_concurrency: int | None = None
+    state_ratio: float | None = None
+    label_capacity: int | None = None
+    load_bound: float = 1.25
+    band_s: float = 30.0
+    bucket_s: float = 1.0
+    seed: int = 0
+
+
+def pool_balance(trajectories: Sequence[Trajectory], model: WorkerModel) -> PoolBalance:
+    """The capacity model of this workload on this worker: L_kv is the mean context at the final turn."""
+    final = [
+        trajectory.prompt_tokens()[-1] + trajectory.turns[-1].output_tokens for trajectory in trajectories
+    ]
+    return PoolBalance(
+        pool_tokens=model.pool_tokens,
+        trajectory_tokens=sum(final) / len(final),
+        state_tokens=model.request_state_tokens,
+    )
+
+
+def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, choices: Choices) -> list[Rung]:
+    """Baseline first, all mechanisms last.
+
+    The baseline admits samples and runs environments under one limit, min(C_I*, C_E), on pools at the engine's
+    default ratio, first come first served, behind a cache-aware router. Each rung keeps what the previous one added.
+    """
+    balance = pool_balance(trajectories, model)
+    ratio = choices.state_ratio or balance.ratio
+    reference = balance.reference_concurrency(ratio, choices.workers)
+    default_reference = balance.reference_concurrency(model.default_state_ratio, choices.workers)
+    environment = choices.environment_concurrency
+
+    def unified(limit: int) -> int:
+        return limit if environment is None else min(limit, environment)
+
+    baseline = RunSettings(
+        name="baseline",
+        workers=choices.workers,
+        sample_concurrency=unified(default_reference),
+        environment_concurrency=environment,
+        state_ratio=model.default_state_ratio,
+        label_capacity=choices.label_capacity or max(1, reference // choices.workers),
+        load_bound=choices.load_bound,
+        band_s=choices.band_s,
+        bucket_s=choices.bucket_s,
+        seed=choices.seed,
+    )
+    pools = replace(baseline, name="balanced-pools", state_ratio=ratio, sample_concurrency=unified(reference))
+    decoupled = replace(
+        pools, name="decoupled", sample_concurrency=choices.sample_concurrency or reference
+    )
+    lbch = replace(decoupled, name="lbch", routing="lbch")
+    prefix = replace(lbch, name="routing-prefix", worker_policy="routing-prefix")
+    coordinated = replace(prefix, name="coordinated", environment_policy="caas")
+    limit = "no environment limit" if environment is None else f"C_E = {environment}"
+    return [
+        Rung(
+            baseline,
+            f"one limit for samples and environments (C_S = {baseline.sample_concurrency}, {limit}), "
+            f"r = {baseline.state_ratio:g}, FCFS, cache-aware routing",
+        ),
+        Rung(pools, f"cache pools balanced for this workload, r = {ratio:.3g}"),
+        Rung(decoupled, f"samples admitted apart from environment slots, C_S = {decoupled.sample_concurrency}"),
+        Rung(lbch, f"trajectories kept on their worker within a load bound (LBCH), alpha = {lbch.load_bound:g}"),
+        Rung(prefix, f"warm requests first inside each worker (RP), C_A = {prefix.label_capacity}"),
+        Rung(
+            coordinated,
+            f"environment jobs of long chains first (CAAS), B = {choices.band_s:g} s, D_I = {choices.bucket_s:g} s",
+        ),
+    ]

@@ -1,0 +1,27 @@
+from libcpp.vector cimport vector
+
+from coresched.lab.simulator.engine.columns cimport Columns
+
+cdef class CachePools:
+    cdef Columns columns
+    cdef long long pages, page_tokens, slot_units, running_slot_units, idle_slot_units
+    cdef vector[long long] tokens
+    cdef vector[char] idle
+    cdef vector[int] older, newer
+    cdef vector[int] nodes
+    cdef vector[int] group_entries, group_running
+    cdef long long used_pages, used_slot_units, committed_pages
+    cdef readonly long long tree_nodes, evictions
+
+    cdef long long own_pages(self, int sample, long long tokens) noexcept
+    cdef long long hit(self, int sample, long long prompt_tokens) noexcept
+    cdef void touch(self, int sample) noexcept
+    cdef bint fits(self, int sample, long long final_tokens) noexcept
+    cdef void start(self, int sample, long long final_tokens) noexcept
+    cdef void grow(self, int sample, long long tokens) noexcept
+    cdef void finish(self, int sample, long long final_tokens, long long cached_tokens) noexcept
+    cdef void make_room(self) noexcept
+    cdef long long shared_pages(self, int sample) noexcept
+    cdef long long commitment(self, int sample, long long final_tokens) noexcept
+    cdef void link_newest(self, int sample) noexcept
+    cdef void unlink(self, int sample) noexcept

@@ -1,0 +1,339 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True
+"""One simulated worker: its waiting queue, its batch builder and its decode runs."""
+
+from libc.math cimport ceil, sqrt
+from libcpp.algorithm cimport pop_heap, push_heap
+from libcpp.pair cimport pair
+
+from coresched.core.prefix cimport RoutingPrefixPolicy, Waiting
+from coresched.lab.simulator.engine.columns cimport Columns
+from coresched.lab.simulator.engine.ordering cimport arrange_by_hits
+from coresched.lab.simulator.engine.pools cimport CachePools
+
+from coresched.lab.simulator.settings import WORKER_POLICIES
+
+LPM_FALLBACK_QUEUE = 128
+
+cdef enum:
+    FCFS, LPM, DFS_WEIGHT, ROUTING_PREFIX  # in the order of WORKER_POLICIES
+cdef enum:
+    IDLE, PREFILL, DECODE
+cdef Py_ssize_t lpm_fallback_queue = LPM_FALLBACK_QUEUE
+cdef int NONE = -1
+
+
+cdef class WorkerHost:
+    """What a worker reports to: wakes it asks for, first tokens and ends of its requests."""
+
+    cdef int wake_at(self, int worker, double t, long long version) except -1:
+        raise NotImplementedError
+
+    cdef int started(self, int sample, double t) except -1:
+        raise NotImplementedError
+
+    cdef int finished(self, int sample, double t) except -1:
+        raise NotImplementedError
+
+
+cdef Times step_times(object times):
+    cdef Times t
+    t.decode_step = times.decode_step_s
+    t.decode_sequence = times.decode_sequence_s
+    t.decode_sequence_beyond_knee = times.decode_sequence_beyond_knee_s
+    t.decode_context_token = times.decode_context_token_s
+    t.decode_knee = times.decode_knee_sequences
+    t.prefill_batch = times.prefill_batch_s
+    t.prefill_request = times.prefill_request_s
+    t.prefill_token = times.prefill_token_s
+    t.prefill_attended_token = times.prefill_attended_token_s
+    t.match = times.match_s
+    t.match_token = times.match_token_s
+    t.tree_node = times.tree_node_s
+    t.queue_entry = times.queue_entry_s
+    return t
+
+
+cdef class SimulatedWorker:
+    """Batches continuously: prefill first, in chunks; decode runs in closed form up to the next change.
+
+    A wake of an older version than the worker's is void.
+    """
+
+    def __init__(self, int index, Columns columns, settings, model, memory, WorkerHost host):
+        self.index = index
+        self.columns = columns
+        self.host = host
+        self.policy = WORKER_POLICIES.index(settings.worker_policy)
+        self.times = step_times(model.times)
+        self.chunk_tokens = model.prefill_chunk_tokens
+        self.max_running = memory.max_running
+        self.overlap = model.overlap_schedule
+        self.pools = CachePools(columns, memory)
+        self.prefix_policy = RoutingPrefixPolicy(settings.label_capacity)
+        self.waiting = []
+        self.turn_of.assign(columns.samples, 0)
+        self.partial = NONE
+        self.operation = IDLE
+
+    @property
+    def evictions(self):
+        return self.pools.evictions
+
+    @property
+    def decode_steps(self):
+        return self.steps
+
+    # --- requests in
+
+    cdef int enqueue(self, int sample, long long turn, double t) except -1:
+        cdef Waiting request = Waiting.__new__(Waiting)
+        request.label = self.columns.labels[sample]
+        request.id = request.label
+        request.queued_at = t
+        request.tokens_hit = -1
+        request.index = sample
+        self.turn_of[sample] = turn
+        self.input_tokens += self.columns.prompt[turn]
+        self.waiting.append(request)
+        if self.operation == IDLE:
+            return self.next_step(t)
+        if self.operation == DECODE and not self.full and <long long>self.running.size() < self.max_running:
+            return self.cut_run(t)
+        return 0
+
+    cdef int cut_run(self, double t) except -1:
+        """End the decode run at the first step boundary after t, so that the arrival is considered there."""
+        cdef double elapsed = t - self.operation_start
+        cdef double base, exact
+        cdef long long steps
+        if elapsed < 0:
+            elapsed = 0
+        if self.step_growth_s > 0:
+            base = self.step_s - self.step_growth_s * 0.5
+            exact = (sqrt(base * base + 2 * self.step_growth_s * elapsed) - base) / self.step_growth_s
+        else:
+            exact = elapsed / self.step_s
+        steps = <long long>ceil(exact - 1e-9)
+        if steps < 1:
+            steps = 1
+        if steps < self.run_steps:
+            self.run_steps = steps
+            self.wake_after_run()
+        return 0
+
+    # --- engine steps
+
+    cdef int wake(self, double t) except -1:
+        self.freed = 0
+        if self.operation == PREFILL:
+            self.end_prefill(t)
+        elif self.operation == DECODE:
+            self.end_run(t)
+        self.operation = IDLE
+        return self.next_step(t)
+
+    cdef int end_prefill(self, double t) except -1:
+        cdef size_t place
+        cdef int sample
+        cdef long long turn, prompt, output
+        cdef pair[long long, int] end
+        for place in range(self.batch.size()):
+            sample = self.batch[place]
+            turn = self.turn_of[sample]
+            self.host.started(sample, t)
+            output = self.columns.output[turn]
+            if output == 1:
+                self.finish(sample, t)
+            else:
+                prompt = self.columns.prompt[turn]
+                # Negated, so that the standard max-heap has the earliest end, then the lowest sample, on top.
+                end.first = -(self.steps + output - 1)
+                end.second = -sample
+                self.running.push_back(end)
+                push_heap(self.running.begin(), self.running.end())
+                self.context_tokens += prompt + 1
+                self.pools.grow(sample, prompt + 1)
+        self.pools.make_room()
+        self.batch.clear()
+        return 0
+
+    cdef int end_run(self, double t) except -1:
+        cdef size_t place
+        cdef int sample
+        cdef long long turn, final, ended = 0
+        self.busy_s += t - self.operation_start
+        self.steps += self.run_steps
+        self.context_tokens += <long long>self.running.size() * self.run_steps
+        if self.pools.page_tokens == 1:
+            # Every token is a page: count them together and bring an entry's own count up to date when it ends.
+            self.pools.used_pages += <long long>self.running.size() * self.run_steps
+        else:
+            for place in range(self.running.size()):
+                sample = -self.running[place].second
+                self.pools.grow(sample, self.pools.tokens[sample] + self.run_steps)
+        self.pools.make_room()
+        while self.running.size() > 0 and -self.running[0].first <= self.steps:
+            sample = -self.running[0].second
+            pop_heap(self.running.begin(), self.running.end())
+            self.running.pop_back()
+            turn = self.turn_of[sample]
+            final = self.columns.prompt[turn] + self.columns.output[turn]
+            self.context_tokens -= final
+            self.pools.tokens[sample] = final
+            ended += 1
+            self.finish(sample, t)
+        # With overlapped scheduling the next step is already launched when these ends are seen, so their places
+        # are offered one step later; there is no such step when nothing runs any more.
+        if self.overlap and self.running.size() > 0:
+            self.freed = ended
+        return 0
+
+    cdef int finish(self, int sample, double t) except -1:
+        cdef long long turn = self.turn_of[sample]
+        cdef long long output = self.columns.output[turn]
+        self.generated_tokens += output
+        self.pools.finish(sample, self.columns.prompt[turn] + output, self.columns.cached[turn])
+        self.full = False
+        return self.host.finished(sample, t)
+
+    cdef int next_step(self, double t) except -1:
+        cdef double duration
+        self.build_batch()
+        if self.new_tokens > 0:
+            duration = (
+                self.times.prefill_batch
+                + self.times.prefill_token * self.new_tokens
+                + self.times.prefill_attended_token * self.attended
+                + self.cost
+            )
+            self.operation = PREFILL
+            self.operation_start = t
+            self.busy_s += duration
+            self.version += 1
+            return self.host.wake_at(self.index, t + duration, self.version)
+        if self.running.size() > 0:
+            return self.begin_run(t + self.cost)
+        return 0
+
+    cdef int begin_run(self, double t) except -1:
+        cdef long long running = self.running.size()
+        cdef long long knee = self.times.decode_knee
+        self.operation = DECODE
+        self.operation_start = t
+        self.step_s = (
+            self.times.decode_step
+            + self.times.decode_sequence * (running if running < knee else knee)
+            + self.times.decode_sequence_beyond_knee * (running - knee if running > knee else 0)
+            + self.times.decode_context_token * self.context_tokens
+        )
+        self.step_growth_s = self.times.decode_context_token * running
+        if self.freed > 0 and len(self.waiting) > 0:
+            self.run_steps = 1
+        else:
+            self.run_steps = -self.running[0].first - self.steps
+        return self.wake_after_run()
+
+    cdef int wake_after_run(self) except -1:
+        cdef long long k = self.run_steps
+        self.version += 1
+        return self.host.wake_at(
+            self.index, self.operation_start + k * self.step_s + self.step_growth_s * k * (k - 1) * 0.5, self.version
+        )
+
+    # --- the batch builder
+
+    cdef int build_batch(self) except -1:
+        """Fill the next prefill batch; leaves its cost, new tokens, and sum of new x context tokens in fields."""
+        cdef Py_ssize_t place, admitted = 0, count = len(self.waiting)
+        cdef long long places = self.max_running - self.freed - <long long>self.running.size()
+        cdef long long turn, prompt, final, hit
+        cdef int sample
+        cdef list waiting
+        self.cost = 0.0
+        self.new_tokens = 0
+        self.attended = 0.0
+        if self.partial == NONE and (count == 0 or self.full or places <= 0):
+            return 0
+        self.budget = self.chunk_tokens
+        if count > 0:
+            self.cost = self.order_waiting()
+            self.priority_s += self.cost
+        if self.partial != NONE:
+            sample = self.partial
+            self.partial = NONE
+            self.prefill(sample, self.partial_computed)
+            self.pools.make_room()
+        waiting = self.waiting
+        while self.budget > 0 and self.partial == NONE and admitted < count:
+            sample = (<Waiting>waiting[admitted]).index
+            turn = self.turn_of[sample]
+            prompt = self.columns.prompt[turn]
+            final = prompt + self.columns.output[turn]
+            if <long long>self.batch.size() >= places or not self.pools.fits(sample, final):
+                self.full = self.running.size() > 0 or self.batch.size() > 0
+                break
+            hit = self.pools.hit(sample, prompt)
+            self.pools.start(sample, final)
+            self.new_prefill_tokens += prompt - hit
+            admitted += 1
+            self.prefill(sample, hit)
+            self.cost += self.times.prefill_request
+            self.pools.make_room()
+        if admitted > 0:
+            if self.policy == ROUTING_PREFIX:
+                for place in range(admitted):
+                    self.prefix_policy.admitted((<Waiting>waiting[place]).label)
+            del waiting[:admitted]
+        return 0
+
+    cdef void prefill(self, int sample, long long computed):
+        """Compute as much of the prompt as the budget allows; what is left stays partial for the next batch."""
+        cdef long long prompt = self.columns.prompt[self.turn_of[sample]]
+        cdef long long take = prompt - computed
+        if take > self.budget:
+            take = self.budget
+        self.pools.grow(sample, computed + take)
+        self.new_tokens += take
+        self.attended += take * (computed + take * 0.5)
+        self.budget -= take
+        if computed + take == prompt:
+            self.batch.push_back(sample)
+        else:
+            self.partial = sample
+            self.partial_computed = computed + take
+
+    # --- ordering the waiting queue
+
+    cdef long long match(self, int sample) noexcept:
+        """Query the prefix cache, which refreshes the entry."""
+        self.pools.touch(sample)
+        return self.pools.hit(sample, self.columns.prompt[self.turn_of[sample]])
+
+    cdef double order_waiting(self) except -1:
+        """Sort the waiting queue by the worker's policy; returns what that cost, in seconds."""
+        cdef Py_ssize_t count = len(self.waiting), place
+        cdef double cost
+        cdef vector[long long] hits
+        cdef int sample
+        if self.policy == ROUTING_PREFIX:
+            return self.order_by_prefix_policy()
+        if self.policy == FCFS or (self.policy == LPM and count > lpm_fallback_queue):
+            return 0.0
+        for place in range(count):
+            hits.push_back(self.match((<Waiting>self.waiting[place]).index))
+        cost = count * (self.times.match + self.times.queue_entry)
+        for place in range(count):
+            cost += self.times.match_token * hits[place]
+        if self.policy == DFS_WEIGHT:
+            cost += self.times.tree_node * self.pools.tree_nodes
+        arrange_by_hits(self.waiting, self.columns, hits, self.policy == DFS_WEIGHT)
+        return cost
+
+    cdef double order_by_prefix_policy(self) except -1:
+        cdef Waiting request
+        cdef double cost = 0.0
+        for request in self.prefix_policy.unasked(self.waiting):
+            request.tokens_hit = self.match(request.index)
+            cost += self.times.match + self.times.match_token * request.tokens_hit
+        self.prefix_policy.arrange(self.waiting)
+        return cost + self.times.queue_entry * len(self.waiting)

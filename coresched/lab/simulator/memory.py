@@ -1,0 +1,58 @@
+"""A worker's discrete pools, and the check that a workload can run in them at all."""
+
+from dataclasses import dataclass
+from math import floor
+
+from coresched.errors import InputError
+from coresched.lab.simulator.model import WorkerModel
+from coresched.lab.simulator.workload import Workload
+
+SLOT_UNITS = 100
+"""State slots are counted in hundredths, so that a fractional mean occupancy stays an integer."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """KV pages, state slots (in SLOT_UNITS) and concurrent requests of one worker."""
+
+    pages: int
+    page_tokens: int
+    slot_units: int
+    running_slot_units: int
+    max_running: int
+
+
+def split_memory(model: WorkerModel, state_ratio: float) -> Memory:
+    """Divide M at r = ``state_ratio``: floor(M/(1+r)) KV tokens in whole pages, the rest in whole state slots.
+
+    Raises InputError when no request fits.
+    """
+    kv_tokens = floor(model.pool_tokens / (1 + state_ratio))
+    state_tokens = model.pool_tokens * state_ratio / (1 + state_ratio)
+    slots = floor(state_tokens * model.slots_per_request / model.request_state_tokens)
+    max_running = min(slots // model.slots_per_request, model.max_running_requests)
+    if max_running < 1:
+        raise InputError(
+            f"state_ratio is {state_ratio!r}; it leaves {slots} state slots on worker model {model.name!r}, fewer than "
+            f"the {model.slots_per_request} that one request needs; raise it"
+        )
+    return Memory(
+        pages=kv_tokens // model.page_tokens,
+        page_tokens=model.page_tokens,
+        slot_units=slots * SLOT_UNITS,
+        running_slot_units=round(model.running_request_slots * SLOT_UNITS),
+        max_running=max_running,
+    )
+
+
+def require_fit(workload: Workload, memory: Memory) -> None:
+    """Refuse a workload with a request that no empty worker could hold. Raises InputError naming the trajectory."""
+    room = memory.pages * memory.page_tokens
+    for sample, label in enumerate(workload.labels):
+        for turn in range(workload.first_turn[sample], workload.first_turn[sample + 1]):
+            tokens = workload.prompt_tokens[turn] + workload.output_tokens[turn]
+            if tokens > room - memory.page_tokens:
+                raise InputError(
+                    f"trajectory {label!r}: turns[{turn - workload.first_turn[sample]}] needs {tokens} KV tokens but a "
+                    f"worker's KV pool holds {room}; lower state_ratio or use a worker model with more memory"
+                )

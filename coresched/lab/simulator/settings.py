@@ -1,0 +1,72 @@
+"""One simulated run's configuration, checked before anything runs."""
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Final
+
+from coresched.errors import InputError
+
+WORKER_POLICIES: Final = ("fcfs", "lpm", "dfs-weight", "routing-prefix")
+ROUTERS: Final = ("round-robin", "cache-aware", "consistent-hash", "lbch")
+ENVIRONMENT_POLICIES: Final = ("fcfs", "caas")
+
+
+@dataclass(frozen=True)
+class CacheAwareRouting:
+    """Thresholds of the cache-aware router, with the defaults of the SGLang router.
+
+    A request follows its longest cached prefix when that exceeds ``cache_threshold`` of the prompt, else it goes to
+    the worker with the smallest prefix tree; but when ``max - min > balance_abs_threshold`` and
+    ``max > balance_rel_threshold * min`` requests are in flight, it goes to the least loaded worker.
+    """
+
+    cache_threshold: float = 0.3
+    balance_abs_threshold: int = 64
+    balance_rel_threshold: float = 1.5
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How one batch is scheduled.
+
+    Counts are C_S (``sample_concurrency``), C_E (``environment_concurrency``, None for no cap), W (``workers``) and
+    C_A (``label_capacity``); ``state_ratio`` is r, ``load_bound`` is alpha of LBCH, ``band_s`` and ``bucket_s`` are B
+    and D_I of CAAS. ``seed`` 0 keeps the submission order and the labels of the trace; any other seed shuffles the
+    order and places the labels elsewhere on the hash ring.
+    Raises InputError naming the field, the value and the fix.
+    """
+
+    name: str
+    workers: int
+    sample_concurrency: int
+    environment_concurrency: int | None
+    state_ratio: float
+    label_capacity: int
+    worker_policy: str = "fcfs"
+    routing: str = "cache-aware"
+    environment_policy: str = "fcfs"
+    load_bound: float = 1.25
+    band_s: float = 30.0
+    bucket_s: float = 1.0
+    cache_aware: CacheAwareRouting = CacheAwareRouting()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field in ("workers", "sample_concurrency", "label_capacity"):
+            self._require(field, getattr(self, field) >= 1, "at least 1")
+        if self.environment_concurrency is not None:
+            self._require("environment_concurrency", self.environment_concurrency >= 1, "at least 1")
+        for field in ("state_ratio", "band_s", "bucket_s"):
+            value = getattr(self, field)
+            self._require(field, isfinite(value) and value > 0, "a positive finite number")
+        self._require("load_bound", isfinite(self.load_bound) and self.load_bound >= 1, "a finite number of at least 1")
+        for field, choices in (
+            ("worker_policy", WORKER_POLICIES),
+            ("routing", ROUTERS),
+            ("environment_policy", ENVIRONMENT_POLICIES),
+        ):
+            self._require(field, getattr(self, field) in choices, f"one of {', '.join(choices)}")
+
+    def _require(self, field: str, holds: bool, wanted: str) -> None:
+        if not holds:
+            raise InputError(f"{field} is {getattr(self, field)!r}; it must be {wanted}")

@@ -1,0 +1,279 @@
+"""One simulated worker: its waiting queue, its batch builder and its decode runs."""
+
+import heapq
+import math
+from collections.abc import Callable
+
+from coresched.core.prefix import Waiting
+from coresched.core.reference import ReferencePrefixPolicy
+from coresched.lab.simulator.memory import Memory
+from coresched.lab.simulator.model import WorkerModel
+from coresched.lab.simulator.settings import RunSettings
+from coresched.lab.simulator.twin.pools import CachePools
+from coresched.lab.simulator.workload import Workload
+
+LPM_FALLBACK_QUEUE = 128
+IDLE, PREFILL, DECODE = range(3)
+
+
+class SimulatedWorker:
+    """Batches continuously: prefill first, in chunks; decode runs in closed form up to the next change.
+
+    ``wake_at(time, version)`` asks to be woken; a wake of an older version is void. ``started(sample, time)`` and
+    ``finished(sample, time)`` report a request's first token and its end.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        settings: RunSettings,
+        model: WorkerModel,
+        memory: Memory,
+        wake_at: Callable[[float, int], None],
+        started: Callable[[int, float], None],
+        finished: Callable[[int, float], None],
+    ) -> None:
+        self.workload = workload
+        self.policy = settings.worker_policy
+        self.model = model
+        self.times = model.times
+        self.memory = memory
+        self.wake_at, self.started, self.finished = wake_at, started, finished
+        self.pools = CachePools(workload, memory)
+        self.prefix_policy = ReferencePrefixPolicy(settings.label_capacity)
+        self.waiting: list[Waiting] = []
+        self.turn_of: dict[int, int] = {}
+        self.running: list[tuple[int, int]] = []
+        self.batch: list[int] = []
+        self.partial: tuple[int, int] | None = None
+        self.freed = 0
+        self.full = False
+        self.steps = 0
+        self.context_tokens = 0
+        self.operation = IDLE
+        self.operation_start = 0.0
+        self.run_steps = 0
+        self.step_s = 0.0
+        self.step_growth_s = 0.0
+        self.version = 0
+        self.input_tokens = self.new_prefill_tokens = self.generated_tokens = 0
+        self.busy_s = self.priority_s = 0.0
+
+    # --- requests in
+
+    def enqueue(self, sample: int, turn: int, t: float) -> None:
+        self.turn_of[sample] = turn
+        self.input_tokens += self.workload.prompt_tokens[turn]
+        self.waiting.append(Waiting(str(sample), self.workload.labels[sample], t))
+        if self.operation == IDLE:
+            self._next_step(t)
+        elif self.operation == DECODE and not self.full and len(self.running) < self.memory.max_running:
+            self._cut_run(t)
+
+    def _cut_run(self, t: float) -> None:
+        """End the decode run at the first step boundary after t, so that the arrival is considered there."""
+        elapsed = max(0.0, t - self.operation_start)
+        if self.step_growth_s > 0:
+            base = self.step_s - self.step_growth_s * 0.5
+            exact = (math.sqrt(base * base + 2 * self.step_growth_s * elapsed) - base) / self.step_growth_s
+        else:
+            exact = elapsed / self.step_s
+        steps = max(1, math.ceil(exact - 1e-9))
+        if steps < self.run_steps:
+            self.run_steps = steps
+            self._wake_after_run()
+
+    # --- engine steps
+
+    def wake(self, t: float) -> None:
+        self.freed = 0
+        if self.operation == PREFILL:
+            self._end_prefill(t)
+        elif self.operation == DECODE:
+            self._end_run(t)
+        self.operation = IDLE
+        self._next_step(t)
+
+    def _end_prefill(self, t: float) -> None:
+        for sample in self.batch:
+            turn = self.turn_of[sample]
+            self.started(sample, t)
+            output = self.workload.output_tokens[turn]
+            if output == 1:
+                self._finish(sample, t)
+            else:
+                prompt = self.workload.prompt_tokens[turn]
+                heapq.heappush(self.running, (self.steps + output - 1, sample))
+                self.context_tokens += prompt + 1
+                self.pools.grow(sample, prompt + 1)
+        self.pools.make_room()
+        self.batch = []
+
+    def _end_run(self, t: float) -> None:
+        self.busy_s += t - self.operation_start
+        self.steps += self.run_steps
+        self.context_tokens += len(self.running) * self.run_steps
+        for _, sample in self.running:
+            self.pools.grow(sample, self.pools.tokens[sample] + self.run_steps)
+        self.pools.make_room()
+        ended = 0
+        while self.running and self.running[0][0] <= self.steps:
+            _, sample = heapq.heappop(self.running)
+            turn = self.turn_of[sample]
+            self.context_tokens -= self.workload.prompt_tokens[turn] + self.workload.output_tokens[turn]
+            ended += 1
+            self._finish(sample, t)
+        # With overlapped scheduling the next step is already launched when these ends are seen, so their places
+        # are offered one step later; there is no such step when nothing runs any more.
+        if self.model.overlap_schedule and self.running:
+            self.freed = ended
+
+    def _finish(self, sample: int, t: float) -> None:
+        turn = self.turn_of[sample]
+        output = self.workload.output_tokens[turn]
+        final = self.workload.prompt_tokens[turn] + output
+        self.generated_tokens += output
+        self.pools.finish(sample, final, self.workload.cached_tokens[turn])
+        self.full = False
+        self.finished(sample, t)
+
+    def _next_step(self, t: float) -> None:
+        cost, new_tokens, attended = self._build_batch()
+        if new_tokens:
+            times = self.times
+            duration = (
+                times.prefill_batch_s + times.prefill_token_s * new_tokens + times.prefill_attended_token_s * attended + cost
+            )
+            self.operation = PREFILL
+            self.operation_start = t
+            self.busy_s += duration
+            self.version += 1
+            self.wake_at(t + duration, self.version)
+        elif self.running:
+            self._begin_run(t + cost)
+
+    def _begin_run(self, t: float) -> None:
+        times, running = self.times, len(self.running)
+        knee = times.decode_knee_sequences
+        self.operation = DECODE
+        self.operation_start = t
+        self.step_s = (
+            times.decode_step_s
+            + times.decode_sequence_s * min(running, knee)
+            + times.decode_sequence_beyond_knee_s * max(0, running - knee)
+            + times.decode_context_token_s * self.context_tokens
+        )
+        self.step_growth_s = times.decode_context_token_s * running
+        self.run_steps = 1 if self.freed and self.waiting else self.running[0][0] - self.steps
+        self._wake_after_run()
+
+    def _wake_after_run(self) -> None:
+        k = self.run_steps
+        self.version += 1
+        self.wake_at(self.operation_start + k * self.step_s + self.step_growth_s * k * (k - 1) * 0.5, self.version)
+
+    # --- the batch builder
+
+    def _build_batch(self) -> tuple[float, int, float]:
+        """Fill the next prefill batch. Returns its scheduling cost, new tokens, and sum of new x context tokens."""
+        cost, new_tokens, attended = 0.0, 0, 0.0
+        budget = self.model.prefill_chunk_tokens
+        places = self.memory.max_running - self.freed - len(self.running)
+        may_admit = bool(self.waiting) and not self.full and places > (self.partial is not None)
+        if not may_admit and self.partial is None:
+            return cost, new_tokens, attended
+        if self.waiting:
+            cost = self._order_waiting()
+            self.priority_s += cost
+        if self.partial is not None:
+            sample, computed = self.partial
+            self.partial = None
+            take, part = self._prefill(sample, computed, budget)
+            new_tokens, attended, budget = new_tokens + take, attended + part, budget - take
+            self.pools.make_room()
+        admitted = 0
+        while budget > 0 and self.partial is None and admitted < len(self.waiting):
+            sample = int(self.waiting[admitted].id)
+            turn = self.turn_of[sample]
+            prompt = self.workload.prompt_tokens[turn]
+            final = prompt + self.workload.output_tokens[turn]
+            if len(self.batch) >= places or not self.pools.fits(sample, final):
+                self.full = bool(self.running or self.batch)
+                break
+            hit = self.pools.hit(sample, prompt)
+            self.pools.start(sample, final)
+            self.new_prefill_tokens += prompt - hit
+            admitted += 1
+            take, part = self._prefill(sample, hit, budget)
+            new_tokens, attended, budget = new_tokens + take, attended + part, budget - take
+            cost += self.times.prefill_request_s
+            self.pools.make_room()
+        if self.policy == "routing-prefix":
+            for request in self.waiting[:admitted]:
+                self.prefix_policy.admitted(request.label)
+        del self.waiting[:admitted]
+        return cost, new_tokens, attended
+
+    def _prefill(self, sample: int, computed: int, budget: int) -> tuple[int, float]:
+        """Compute up to ``budget`` more prompt tokens; what is left stays partial for the next batch."""
+        prompt = self.workload.prompt_tokens[self.turn_of[sample]]
+        take = min(budget, prompt - computed)
+        self.pools.grow(sample, computed + take)
+        if computed + take == prompt:
+            self.batch.append(sample)
+        else:
+            self.partial = (sample, computed + take)
+        return take, take * (computed + take * 0.5)
+
+    # --- ordering the waiting queue
+
+    def _match(self, request: Waiting) -> int:
+        """Query the prefix cache, which refreshes the entry."""
+        sample = int(request.id)
+        self.pools.touch(sample)
+        return self.pools.hit(sample, self.workload.prompt_tokens[self.turn_of[sample]])
+
+    def _order_waiting(self) -> float:
+        """Sort the waiting queue by the worker's policy; returns what that cost, in seconds."""
+        times, count = self.times, len(self.waiting)
+        if self.policy == "routing-prefix":
+            asked: list[int] = []
+
+            def prefix_hit(request: Waiting) -> int:
+                asked.append(self._match(request))
+                return asked[-1]
+
+            self.waiting = self.prefix_policy.order(self.waiting, prefix_hit)
+            cost = 0.0
+            for hit in asked:
+                cost += times.match_s + times.match_token_s * hit
+            return cost + times.queue_entry_s * count
+        if self.policy == "fcfs" or (self.policy == "lpm" and count > LPM_FALLBACK_QUEUE):
+            return 0.0
+        hits = [self._match(request) for request in self.waiting]
+        cost = count * (times.match_s + times.queue_entry_s)
+        for hit in hits:
+            cost += times.match_token_s * hit
+        if self.policy == "lpm":
+            keys = [(-hit, 0) for hit in hits]
+        else:
+            cost += times.tree_node_s * self.pools.tree_nodes
+            keys = self._depth_first_keys(hits)
+        order = sorted(range(count), key=keys.__getitem__)
+        self.waiting = [self.waiting[position] for position in order]
+        return cost
+
+    def _depth_first_keys(self, hits: list[int]) -> list[tuple[int, int]]:
+        """dfs-weight: the prefix-tree branch with most waiting requests first, unmatched requests last.
+
+        Trajectories of one group are siblings of equal weight; they keep their order.
+        """
+        weight: dict[int, int] = {}
+        first: dict[int, int] = {}
+        groups = [self.workload.group[int(request.id)] for request in self.waiting]
+        for position, (group, hit) in enumerate(zip(groups, hits, strict=True)):
+            if hit:
+                weight[group] = weight.get(group, 0) + 1
+                first.setdefault(group, position)
+        last = (1, 0)
+        return [(-weight[group], first[group]) if hit else last for group, hit in zip(groups, hits, strict=True)]
