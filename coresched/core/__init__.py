@@ -1,5 +1,6 @@
 """The scheduling core: compiled, without I/O and without a clock of its own."""
 
 from coresched.core.chain import ChainAdvancingQueue
+from coresched.core.prefix import RoutingPrefixPolicy, Waiting
 
-__all__ = ["ChainAdvancingQueue"]
+__all__ = ["ChainAdvancingQueue", "RoutingPrefixPolicy", "Waiting"]
