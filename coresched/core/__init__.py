@@ -1,1 +1,7 @@
 """The scheduling core: compiled, without I/O and without a clock of its own."""
+
+from coresched.core.chain import ChainAdvancingQueue
+from coresched.core.prefix import RoutingPrefixPolicy, Waiting
+from coresched.core.ring import LoadBoundedRouter
+
+__all__ = ["ChainAdvancingQueue", "LoadBoundedRouter", "RoutingPrefixPolicy", "Waiting"]

@@ -1,0 +1,46 @@
+from libcpp.vector cimport vector
+
+
+cdef extern from *:
+    """
+    struct RoutingPrefixKey {
+        long long rank;    // -hit in tier 0, 1 in tier 1
+        double queued_at;
+        PyObject* request; // borrowed from the list being sorted
+        bool operator<(const RoutingPrefixKey& other) const {
+            return rank != other.rank ? rank < other.rank : queued_at < other.queued_at;
+        }
+    };
+    """
+    cdef cppclass RoutingPrefixKey:
+        long long rank
+        double queued_at
+        void* request
+        bint operator<(const RoutingPrefixKey&)
+
+
+cdef class Waiting:
+    cdef readonly str id
+    cdef readonly object label       # None or a valid label
+    cdef readonly double queued_at
+    cdef long long tokens_hit        # -1: not asked yet
+    cdef int index                   # free for a compiled caller; 0 at first
+    cdef unsigned long long _stamp   # the membership version for which _member holds
+    cdef bint _member                # the label is in the label set: tier 0
+
+
+cdef class RoutingPrefixPolicy:
+    cdef readonly long long label_capacity
+    cdef object _labels                # OrderedDict, oldest first
+    cdef unsigned long long _version   # changes when a label enters or leaves; never equal for two policies
+    cdef vector[RoutingPrefixKey] _keys  # scratch, kept to spare the allocation
+
+    # An `order` is unasked, then the caller sets tokens_hit >= 0 of each request returned, then arrange.
+    # Both check that the list holds only Waiting, and change nothing if not.
+    cdef list unasked(self, list waiting)          # requests in tier 0 still to ask, in list order
+    cdef int arrange(self, list waiting) except -1  # sorts the list in place
+    cpdef admitted(self, label)
+
+    cdef Py_ssize_t _collect(self, list waiting) except -1
+    cdef int _stamp(self, Waiting request) except -1
+    cdef void _settle(self, list waiting) noexcept
