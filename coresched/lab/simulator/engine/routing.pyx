@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """Which worker a request goes to."""
 
-from libcpp.algorithm cimport max_element, min_element
+from libcpp.vector cimport vector
 
 from coresched.core.ring cimport LoadBoundedRouter
 from coresched.lab.simulator.engine.columns cimport Columns
@@ -10,6 +10,15 @@ from coresched.lab.simulator.settings import ROUTERS
 
 cdef enum:
     ROUND_ROBIN, CACHE_AWARE, CONSISTENT_HASH, LBCH  # in the order of ROUTERS
+
+
+cdef int least(const vector[long long]& amounts) noexcept:
+    """The first of the smallest."""
+    cdef int index, found = 0
+    for index in range(1, <int>amounts.size()):
+        if amounts[index] < amounts[found]:
+            found = index
+    return found
 
 
 cdef class RequestRouter:
@@ -58,18 +67,18 @@ cdef class RequestRouter:
         cdef int matched_worker = self.group_worker[group]
         cdef long long matched = self.columns.shared[sample]
         cdef int worker
-        cdef long long highest, lowest, seen
-        highest = max_element(self.in_flight.begin(), self.in_flight.end())[0]
-        lowest = min_element(self.in_flight.begin(), self.in_flight.end())[0]
+        cdef long long highest = 0, lowest = self.in_flight[least(self.in_flight)], seen
+        for worker in range(self.workers):
+            highest = max(highest, self.in_flight[worker])
         if self.seen_by[sample] >= 0:
             matched_worker = self.seen_by[sample]
             matched = self.seen_tokens[sample * self.workers + matched_worker]
         if highest - lowest > self.balance_abs_threshold and highest > self.balance_rel_threshold * lowest:
-            worker = min_element(self.in_flight.begin(), self.in_flight.end()) - self.in_flight.begin()
+            worker = least(self.in_flight)
         elif matched_worker >= 0 and matched > self.cache_threshold * prompt_tokens:
             worker = matched_worker
         else:
-            worker = min_element(self.tree_tokens.begin(), self.tree_tokens.end()) - self.tree_tokens.begin()
+            worker = least(self.tree_tokens)
         seen = sample * self.workers + worker
         self.tree_tokens[worker] += prompt_tokens - self.seen_tokens[seen]
         self.seen_tokens[seen] = prompt_tokens

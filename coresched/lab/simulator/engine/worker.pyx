@@ -86,11 +86,8 @@ cdef class SimulatedWorker:
     # --- requests in
 
     cdef int enqueue(self, int sample, long long turn, double t) except -1:
-        cdef Waiting request = Waiting.__new__(Waiting)
-        request.label = self.columns.labels[sample]
-        request.id = request.label
-        request.queued_at = t
-        request.tokens_hit = -1
+        cdef str label = self.columns.labels[sample]
+        cdef Waiting request = Waiting(label, label, t)
         request.index = sample
         self.turn_of[sample] = turn
         self.input_tokens += self.columns.prompt[turn]

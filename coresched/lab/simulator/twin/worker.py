@@ -4,8 +4,7 @@ import heapq
 import math
 from collections.abc import Callable
 
-from coresched.core.prefix import Waiting
-from coresched.core.reference import ReferencePrefixPolicy
+from coresched.core.reference import ReferencePrefixPolicy, ReferenceWaiting
 from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.settings import RunSettings
@@ -41,7 +40,7 @@ class SimulatedWorker:
         self.wake_at, self.started, self.finished = wake_at, started, finished
         self.pools = CachePools(workload, memory)
         self.prefix_policy = ReferencePrefixPolicy(settings.label_capacity)
-        self.waiting: list[Waiting] = []
+        self.waiting: list[ReferenceWaiting] = []
         self.turn_of: dict[int, int] = {}
         self.running: list[tuple[int, int]] = []
         self.batch: list[int] = []
@@ -64,7 +63,7 @@ class SimulatedWorker:
     def enqueue(self, sample: int, turn: int, t: float) -> None:
         self.turn_of[sample] = turn
         self.input_tokens += self.workload.prompt_tokens[turn]
-        self.waiting.append(Waiting(str(sample), self.workload.labels[sample], t))
+        self.waiting.append(ReferenceWaiting(str(sample), self.workload.labels[sample], t))
         if self.operation == IDLE:
             self._next_step(t)
         elif self.operation == DECODE and not self.full and len(self.running) < self.memory.max_running:
@@ -227,7 +226,7 @@ class SimulatedWorker:
 
     # --- ordering the waiting queue
 
-    def _match(self, request: Waiting) -> int:
+    def _match(self, request: ReferenceWaiting) -> int:
         """Query the prefix cache, which refreshes the entry."""
         sample = int(request.id)
         self.pools.touch(sample)
@@ -239,7 +238,7 @@ class SimulatedWorker:
         if self.policy == "routing-prefix":
             asked: list[int] = []
 
-            def prefix_hit(request: Waiting) -> int:
+            def prefix_hit(request: ReferenceWaiting) -> int:
                 asked.append(self._match(request))
                 return asked[-1]
 
