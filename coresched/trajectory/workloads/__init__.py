@@ -1,0 +1,15 @@
+"""The workload shipped with the package, so that a first run needs no trace of one's own.
+
+swe-demo.jsonl.gz is what `coresched trace generate swe --count 240 --seed 7` writes.
+"""
+
+from importlib.resources import as_file, files
+
+from coresched.trajectory.reader import load_trajectories
+from coresched.trajectory.schema import Trajectory
+
+
+def demo_workload() -> list[Trajectory]:
+    """240 trajectories of the generator's `swe` profile, seed 7."""
+    with as_file(files(__name__) / "swe-demo.jsonl.gz") as path:
+        return load_trajectories(path)

@@ -1,0 +1,65 @@
+"""Writes trace files, whole or not at all."""
+
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from coresched.errors import InputError
+from coresched.trajectory.compression import compressed_output
+from coresched.trajectory.diagnosis import explain
+from coresched.trajectory.schema import Trajectory
+
+
+def write_trajectories(path: str | Path, trajectories: Iterable[Trajectory]) -> int:
+    """Writes one trajectory a line, as .jsonl, .jsonl.gz or .jsonl.zst by the name, and returns their number.
+
+    Writes to a temporary file in the same folder and renames it at the end: an interrupted run leaves what
+    was there before. The same trajectories give the same bytes. Raises InputError for a place that cannot be
+    written, an id used twice, no trajectories at all, or a field that could not be read back.
+    """
+    # A rename would replace a link, not what it points to.
+    target = os.path.realpath(path)
+    if os.path.isdir(target):
+        raise InputError(f"{os.fspath(path)} is a directory; give the name of a file in it")
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise InputError(f"{os.fspath(path)} is not a regular file; give the name of a .jsonl file")
+    # Short whatever the target is called, so that it fits where the target fits.
+    temporary = os.path.join(os.path.dirname(target), f".coresched-{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file, compressed_output(target, file) as stream:
+            count = 0
+            for line in _lines(trajectories):
+                stream.write(line)
+                count += 1
+        if not count:
+            raise InputError(f"{os.fspath(path)}: there are no trajectories to write; give at least one")
+        os.replace(temporary, target)
+    except OSError as error:
+        raise InputError(f"{os.fspath(path)}: cannot be written: {error.strerror or error}") from None
+    finally:
+        if os.path.lexists(temporary):
+            os.unlink(temporary)
+    return count
+
+
+def _lines(trajectories: Iterable[Trajectory]) -> Iterable[bytes]:
+    encode = msgspec.json.Encoder().encode
+    decode = msgspec.json.Decoder(Trajectory).decode
+    ids: set[str] = set()
+    for number, trajectory in enumerate(trajectories, 1):
+        where = f"trajectory {number} ({trajectory.id})"
+        try:
+            line = encode(trajectory)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:  # meta may hold anything
+            raise InputError(f"{where} cannot be written as JSON: {error}") from None
+        try:
+            decode(line)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise InputError(f"{where}: {explain(line, error)}") from None
+        if trajectory.id in ids:
+            raise InputError(f"{where}: an earlier trajectory has the same id; an id must be unique")
+        ids.add(trajectory.id)
+        yield line + b"\n"
