@@ -2,5 +2,6 @@
 
 from coresched.core.chain import ChainAdvancingQueue
 from coresched.core.prefix import RoutingPrefixPolicy, Waiting
+from coresched.core.ring import LoadBoundedRouter
 
-__all__ = ["ChainAdvancingQueue", "RoutingPrefixPolicy", "Waiting"]
+__all__ = ["ChainAdvancingQueue", "LoadBoundedRouter", "RoutingPrefixPolicy", "Waiting"]

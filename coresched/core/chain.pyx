@@ -1,13 +1,13 @@
 """CAAS: chain-advancing action scheduling, the order of the environment queue.
 
-``key = (floor(a / B), -n, floor(mean(tau) / D_I), e)``, ascending, fixed when the job joins: ``a`` slot-request
-time, ``n`` completed inference turns, ``tau`` observed turn durations, ``e`` the entry sequence.
+``key = (floor(a / B), -n, floor(mean(tau) / D_I), e)``, ascending, fixed when the job joins: ``a`` is the
+slot-request time, ``n`` the completed inference turns, ``tau`` their durations, ``e`` the entry sequence.
 """
 
 cimport cython
 from libc.math cimport floor, isfinite
 
-from coresched.core.checks cimport check_count, check_finite, check_positive
+from coresched.core.checks cimport check_count, check_finite, check_positive, shown
 
 
 @cython.final
@@ -50,9 +50,10 @@ cdef class ChainAdvancingQueue:
     cpdef push(self, object job, object requested_at, object turns, object mean_inference_s):
         """Let a job wait, with the key it has until it leaves.
 
-        ``requested_at``: seconds since the batch began, any finite number. ``turns``: completed inference turns
-        of its trajectory, including the one that produced the job. ``mean_inference_s``: mean duration of those
-        turns in seconds, finite and not below 0. The key's quotients are doubles, as ``floor(a / B)`` reads.
+        ``requested_at``: seconds since the batch began, any finite number. ``turns``: completed inference
+        turns of its trajectory, including the one that produced the job. ``mean_inference_s``: mean duration
+        of those turns in seconds, finite and not below 0. The quotients in the key are rounded to doubles
+        before the floor, as ``math.floor(a / B)`` does.
         Raises TypeError or ValueError for a bad argument, a quotient beyond the doubles or a job that waits
         already; the queue is then as it was.
         """
@@ -69,7 +70,8 @@ cdef class ChainAdvancingQueue:
         cdef Entry entry
         if not isfinite(band):
             raise ValueError(
-                f"requested_at must be a finite number of bands, got {requested_at!r} s with band_s={self.band_s!r}"
+                "requested_at must be a finite number of bands, "
+                f"got {requested_at!r} s with band_s={self.band_s!r}"
             )
         if not mean_inference_s >= 0.0:
             raise ValueError(f"mean_inference_s must be at least 0, got {mean_inference_s!r}")
@@ -79,7 +81,7 @@ cdef class ChainAdvancingQueue:
                 f"got {mean_inference_s!r} s with bucket_s={self.bucket_s!r}"
             )
         if job in self._entries:
-            raise ValueError(f"job must not be waiting already, got {job!r}")
+            raise ValueError(f"job must not be waiting already, got {shown(job)}")
         entry = Entry.__new__(Entry)
         entry.job = job
         entry.band = band

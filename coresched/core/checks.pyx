@@ -39,7 +39,9 @@ cpdef str check_label(object value, str name):
     if size == 0:
         raise ValueError(f"{name} must not be empty, got ''")
     if size > LABEL_BYTES:
-        raise ValueError(f"{name} must be at most {LABEL_BYTES} bytes of UTF-8, got {size} bytes: {shown(value)}")
+        raise ValueError(
+            f"{name} must be at most {LABEL_BYTES} bytes of UTF-8, got {size} bytes: {shown(value)}"
+        )
     if type(value) is str:
         return <str>value
     return PyUnicode_FromObject(value)  # a subclass may compare and hash as it likes
@@ -56,7 +58,9 @@ cpdef double check_finite(object value, str name) except? -1.0:
         except OverflowError:
             raise ValueError(f"{name} must be a finite number, got {shown(value)}") from None
     else:
-        raise TypeError(f"{name} must be an int or a float, got {shown(value)} of type {type(value).__name__}")
+        raise TypeError(
+            f"{name} must be an int or a float, got {shown(value)} of type {type(value).__name__}"
+        )
     if not isfinite(number):
         raise ValueError(f"{name} must be a finite number, got {shown(value)}")
     return number

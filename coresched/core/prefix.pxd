@@ -37,7 +37,7 @@ cdef class RoutingPrefixPolicy:
 
     # An `order` is unasked, then the caller sets tokens_hit >= 0 of each request returned, then arrange.
     # Both check that the list holds only Waiting, and change nothing if not.
-    cdef list unasked(self, list waiting)          # requests in tier 0 to ask now, in list order, each once
+    cdef list unasked(self, list waiting)          # requests in tier 0 still to ask, in list order
     cdef int arrange(self, list waiting) except -1  # sorts the list in place
     cpdef admitted(self, label)
 

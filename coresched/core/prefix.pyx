@@ -10,7 +10,7 @@ from libcpp.algorithm cimport is_sorted, stable_sort
 
 from collections import OrderedDict
 
-from coresched.core.checks cimport check_count, check_finite, check_label
+from coresched.core.checks cimport check_count, check_finite, check_label, shown
 
 cdef extern from "Python.h":
     PyObject* PyList_GET_ITEM(PyObject* items, Py_ssize_t place) noexcept
@@ -29,13 +29,13 @@ cdef unsigned long long next_version() noexcept:
 cdef class Waiting:
     """One inference request in a worker's waiting queue, made once when it enters.
 
-    ``id`` is a str the scheduler does not read. ``label`` is the trajectory label or None. ``queued_at`` is the
-    queue-entry time in seconds on any clock, finite. Raises TypeError or ValueError for anything else.
+    ``id`` is a str the scheduler does not read. ``label`` is the trajectory label or None. ``queued_at`` is
+    the queue-entry time in seconds on any clock, finite. Raises TypeError or ValueError for anything else.
     """
 
     def __cinit__(self, id, label, queued_at):
         if type(id) is not str:
-            raise TypeError(f"id must be a str, got {id!r} of type {type(id).__name__}")
+            raise TypeError(f"id must be a str, got {shown(id)} of type {type(id).__name__}")
         self.id = id
         self.label = None if label is None else check_label(label, "label")
         self.queued_at = check_finite(queued_at, "queued_at")
@@ -47,14 +47,15 @@ cdef class Waiting:
         return None if self.tokens_hit < 0 else self.tokens_hit
 
     def __repr__(self):
-        return f"Waiting(id={self.id!r}, label={self.label!r}, queued_at={self.queued_at!r}, hit={self.hit!r})"
+        return f"Waiting({self.id!r}, {self.label!r}, queued_at={self.queued_at!r}, hit={self.hit!r})"
 
 
 cdef class RoutingPrefixPolicy:
     """The routing-prefix order of one worker, with its least-recently-used label set.
 
     ``label_capacity`` (C_A, at least 1) is how many trajectories the worker's cache is expected to keep.
-    A pass over a queue that is in order already costs O(n) with no dict look-up. Not for several threads at once.
+    A pass over a queue that is in order already costs O(n), without a dict look-up when no label entered or
+    left since the last pass. Not for several threads at once.
 
     >>> policy = RoutingPrefixPolicy(label_capacity=98)
     >>> policy.admitted("warm")
@@ -71,10 +72,10 @@ cdef class RoutingPrefixPolicy:
     def order(self, waiting, prefix_hit):
         """A new list of the same requests, best first; full ties keep their present order.
 
-        ``prefix_hit(request)`` returns the cached prompt tokens, an int not below 0. It is called at most once
-        in the life of a request, when its label is in the label set for the first time, and must not admit
-        requests to this policy. If it raises, that request counts as not asked and the others keep what was
-        learned. Raises TypeError or ValueError for bad arguments or a bad hit.
+        ``prefix_hit(request)`` returns the cached prompt tokens, an int not below 0. It is called at most
+        once in the life of a request, in the first pass that finds its label in the label set, and must not
+        admit requests to this policy. If it raises, that request counts as not asked and the others keep
+        what was learned. Raises TypeError or ValueError for bad arguments or a bad hit.
         """
         cdef list ordered = list(waiting)
         cdef Waiting request
@@ -121,7 +122,10 @@ cdef class RoutingPrefixPolicy:
 
     cdef int arrange(self, list waiting) except -1:
         if self._collect(waiting):
-            raise RuntimeError("each request that unasked returns must have its prefix hit set before arrange")
+            raise RuntimeError(
+                "every waiting request whose label is in the label set must have its prefix hit by now; "
+                "was a label admitted while hits were being asked?"
+            )
         self._settle(waiting)
         return 0
 
@@ -137,7 +141,7 @@ cdef class RoutingPrefixPolicy:
         for place in range(len(waiting)):
             item = PyList_GET_ITEM(<PyObject*>waiting, place)
             if not isinstance(<object>item, Waiting):
-                raise TypeError(f"waiting must hold Waiting objects only, got {<object>item!r}")
+                raise TypeError(f"waiting must hold Waiting objects only, got {shown(<object>item)}")
             if (<Waiting>item)._stamp != self._version:
                 self._stamp(<Waiting>item)
             if not (<Waiting>item)._member:

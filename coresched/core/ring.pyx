@@ -1,0 +1,309 @@
+"""LBCH: load-bounded consistent hashing, the choice of a worker for each inference request.
+
+Worker w is eligible iff ``L(w) / weight(w) <= alpha (L_tot + 1) / sum(weight)``, L being requests in flight
+and the +1 the request now placed; for W equal weights ``L(w) W <= alpha (L_tot + 1)``. Home, the first
+worker clockwise from the label's hash, takes the request if eligible; else the first eligible of its
+successors, each distinct worker once; else home.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from mmh3 import hash64
+
+from coresched.core.checks cimport check_count, check_finite, check_label, check_positive, shown
+
+# Both numbers are part of the routing: changing one moves every label.
+cdef object POINT_SEED = 0
+cdef object LABEL_SEED = 1
+
+cdef object LARGEST_WEIGHT = 1000
+cdef object MOST_VIRTUAL_NODES = 65536
+cdef object LARGEST_TERM = (1 << 63) - 1
+
+
+cdef inline unsigned long long hashed(str text, object seed) except? 0:
+    # The 64-bit variant on every machine. Unsigned by the cast: mmh3 5.3 ignores a positional `signed`.
+    return <unsigned long long><long long>(<tuple>hash64(text, seed, True))[0]
+
+
+cdef object as_written(double number):
+    """The decimal number that the user wrote, not the double nearest to it: 0.1 is 1/10."""
+    return Fraction(repr(number))
+
+
+cdef object check_weight(object weight, str name):
+    cdef double number = check_positive(weight, name)
+    if number > LARGEST_WEIGHT:
+        raise ValueError(f"{name} must be at most {LARGEST_WEIGHT}, got {shown(weight)}")
+    return as_written(number)
+
+
+cdef class LoadBoundedRouter:
+    """Routes each request of a trajectory to one home worker while that worker's load allows.
+
+    ``workers``: names, or a mapping from name to weight (relative serving capacity, above 0, at most 1000).
+    ``load_bound``: alpha, finite, at least 1. ``virtual_nodes``: points on the ring per unit of weight, 1
+    to 65536; a worker has ``max(1, round(virtual_nodes * weight))``. alpha and the weights are read as the
+    decimal numbers they were written as and compared exactly.
+
+    Point i of a worker lies at the first 64 bits of MurmurHash3_x64_128 of ``f"{worker}#{i}"`` with seed 0,
+    a label at those of its own text with seed 1. Clockwise is ascending; a point exactly at the label is the
+    first. Points at one position are in order of the worker's name, so that machine, process and order of
+    addition do not matter.
+
+    A route takes one hash, one binary search and a short walk. Not for several threads at once.
+    Raises TypeError or ValueError for a bad argument, and ValueError for a worker named twice.
+
+    >>> ring = LoadBoundedRouter(["w0", "w1"], load_bound=1.25)
+    >>> worker = ring.route("traj-17")
+    >>> worker == ring.home("traj-17")
+    True
+    >>> ring.release(worker)
+    """
+
+    def __cinit__(self, workers, load_bound=1.25, virtual_nodes=128):
+        if isinstance(workers, str):
+            raise TypeError(f"workers must be names or a mapping to weights, got the str {shown(workers)}")
+        self.load_bound = check_finite(load_bound, "load_bound")
+        if self.load_bound < 1.0:
+            raise ValueError(f"load_bound must be at least 1, got {shown(load_bound)}")
+        self.virtual_nodes = check_count(virtual_nodes, "virtual_nodes", 1)
+        if self.virtual_nodes > MOST_VIRTUAL_NODES:
+            raise ValueError(f"virtual_nodes must be at most {MOST_VIRTUAL_NODES}, got {virtual_nodes}")
+        self._alpha = as_written(self.load_bound)
+        self._slots = {}
+        self._weights = {}
+        self._names = []
+        self._shares = []
+        self._free = []
+        weighted = workers.items() if isinstance(workers, Mapping) else [(name, 1.0) for name in workers]
+        for name, weight in weighted:
+            self._join(check_label(name, "worker"), check_weight(weight, f"weight of {shown(name)}"))
+        self._share()
+
+    def route(self, label, exclude=()):
+        """The worker for a request of this label, now counted in flight there until ``release``.
+
+        ``exclude``: workers not to use for this one request, such as the one that just failed it. The bound
+        stays that of all routable workers; if no other is eligible, the first other clockwise takes it.
+        Raises TypeError or ValueError if label is not a label, LookupError if exclude names an unknown worker
+        or leaves none; nothing is counted then.
+        """
+        cdef int slot
+        cdef int candidates = 0
+        label = check_label(label, "label")
+        if type(exclude) is tuple and not exclude:
+            return self._names[self.place(label)]
+        if isinstance(exclude, str):
+            raise TypeError(f"exclude must be a collection of worker names, got the one str {shown(exclude)}")
+        excluded = {self._known_slot(name, "exclude") for name in exclude}
+        point = self._first_point(label)
+        self._walk += 1
+        for slot in excluded:
+            self._workers[slot].met = self._walk
+        for slot in range(<int>self._workers.size()):
+            candidates += self._workers[slot].routable and self._workers[slot].met != self._walk
+        if candidates == 0:
+            raise LookupError(f"exclude must leave one of the workers, got all of {shown(self.workers())}")
+        return self._names[self._choose(point, candidates)]
+
+    def release(self, worker):
+        """End one request in flight on the worker; exactly once for each ``route``, however it ended.
+
+        A removed worker counts as known until its last request in flight is released.
+        Raises LookupError for an unknown worker, RuntimeError for one without requests in flight.
+        """
+        self.release_slot(self._known_slot(worker, "worker"))
+
+    def home(self, label):
+        """The label's home worker, whatever its load; nothing is counted. Raises as ``route`` does."""
+        return self._names[self.home_slot(check_label(label, "label"))]
+
+    def loads(self):
+        """Requests in flight by routable worker, in order of addition."""
+        return {name: self._workers[<int>self._slots[name]].in_flight for name in self._weights}
+
+    def workers(self):
+        """Names of the routable workers, in order of addition."""
+        return list(self._weights)
+
+    def add_worker(self, name, weight=1.0):
+        """Make a worker routable; only labels whose home it becomes get another home.
+
+        One that was removed with requests in flight resumes with those not yet released.
+        Raises TypeError or ValueError for a bad name or weight, ValueError if the worker is routable already.
+        """
+        self._join(check_label(name, "name"), check_weight(weight, "weight"))
+        self._share()
+
+    def remove_worker(self, name):
+        """Take a worker off the ring and out of the totals; its requests in flight may still be released.
+
+        Only labels whose home it was get another home. Raises LookupError if the worker is not routable.
+        """
+        cdef RingPoint point
+        cdef size_t kept = 0
+        cdef int slot
+        if name not in self._weights:
+            raise LookupError(f"name must be one of the workers {shown(self.workers())}, got {shown(name)}")
+        slot = self._slots[name]
+        for point in self._points:
+            if point.slot != slot:
+                self._points[kept] = point
+                kept += 1
+        self._points.resize(kept)
+        del self._weights[name]
+        self._workers[slot].routable = False
+        self._total -= self._workers[slot].in_flight
+        if self._workers[slot].in_flight == 0:
+            self._vacate(slot)
+        self._share()
+
+    cdef int place(self, str label) except -1:
+        cdef size_t point = self._first_point(label)
+        self._walk += 1
+        return self._choose(point, len(self._weights))
+
+    cdef int home_slot(self, str label) except -1:
+        return self._points[self._first_point(label)].slot
+
+    cdef int release_slot(self, int slot) except -1:
+        cdef RingWorker* worker = &self._workers[slot]
+        if worker.in_flight == 0:
+            raise RuntimeError(f"worker {self._names[slot]!r} has no request in flight to release")
+        worker.in_flight -= 1
+        if worker.routable:
+            self._total -= 1
+        elif worker.in_flight == 0:
+            self._vacate(slot)
+        return 0
+
+    cdef str worker_name(self, int slot):
+        return <str>self._names[slot]
+
+    cdef size_t _first_point(self, str label) except? 0:
+        """Index of the first point clockwise from the label."""
+        cdef unsigned long long position
+        cdef size_t low = 0, high = self._points.size(), middle
+        if high == 0:
+            raise LookupError(f"a worker must be added before {shown(label)} can be routed, there is none")
+        position = hashed(label, LABEL_SEED)
+        while low < high:
+            middle = (low + high) >> 1
+            if self._points[middle].position < position:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < self._points.size() else 0
+
+    cdef int _choose(self, size_t point, Py_ssize_t candidates) except -1:
+        """Count and return the first eligible of the candidates not met in this walk; else the first met."""
+        cdef int first = -1
+        cdef int slot
+        while candidates > 0:
+            slot = self._points[point].slot
+            if self._workers[slot].met != self._walk:
+                self._workers[slot].met = self._walk
+                if self._eligible(slot):
+                    first = slot
+                    break
+                if first < 0:
+                    first = slot
+                candidates -= 1
+            point += 1
+            if point == self._points.size():
+                point = 0
+        self._workers[first].in_flight += 1
+        self._total += 1
+        return first
+
+    cdef bint _eligible(self, int slot) except -1:
+        if self._workers[slot].p > 0:
+            return ring_within_bound(self._workers[slot], self._total)
+        share = self._shares[slot]
+        return self._workers[slot].in_flight * share.denominator <= share.numerator * (self._total + 1)
+
+    cdef int _known_slot(self, object name, str argument) except -1:
+        slot = self._slots.get(name)
+        if slot is None:
+            raise LookupError(
+                f"{argument} must be among the workers {shown(list(self._slots))}, got {shown(name)}"
+            )
+        return slot
+
+    cdef int _join(self, str name, object weight) except -1:
+        """Put the points of a worker among the others; the shares are then out of date."""
+        cdef vector[RingPoint] merged
+        cdef RingPoint point
+        cdef size_t old = 0
+        cdef int slot
+        if name in self._weights:
+            raise ValueError(f"a worker must be added once only, got {name!r} again")
+        count = max(1, round(self.virtual_nodes * weight))
+        positions = sorted([hashed(f"{name}#{i}", POINT_SEED) for i in range(count)])
+        slot = self._occupy(name)
+        merged.reserve(self._points.size() + count)
+        for position in positions:
+            point.position = position
+            point.slot = slot
+            while old < self._points.size() and (
+                self._points[old].position < point.position
+                or self._points[old].position == point.position
+                and <str>self._names[self._points[old].slot] < name
+            ):
+                merged.push_back(self._points[old])
+                old += 1
+            merged.push_back(point)
+        merged.insert(merged.end(), self._points.begin() + old, self._points.end())
+        self._points.swap(merged)
+        self._weights[name] = weight
+        self._workers[slot].routable = True
+        self._total += self._workers[slot].in_flight
+        return 0
+
+    cdef int _occupy(self, str name) except -1:
+        cdef RingWorker fresh
+        slot = self._slots.get(name)
+        if slot is not None:
+            return slot
+        fresh.in_flight = 0
+        fresh.routable = False
+        fresh.p = fresh.q = 0
+        fresh.met = 0
+        if self._free:
+            slot = self._free.pop()
+            self._workers[<int>slot] = fresh
+            self._names[slot] = name
+        else:
+            slot = len(self._names)
+            self._workers.push_back(fresh)
+            self._names.append(name)
+            self._shares.append(None)
+        self._slots[name] = slot
+        return slot
+
+    cdef int _vacate(self, int slot) except -1:
+        del self._slots[self._names[slot]]
+        self._names[slot] = None
+        self._shares[slot] = None
+        self._free.append(slot)
+        return 0
+
+    cdef int _share(self) except -1:
+        """Set p / q = alpha weight / sum(weight) of each worker: it is eligible iff L q <= p (L_tot + 1)."""
+        cdef int slot
+        total = sum(self._weights.values())
+        shares = {}
+        for name, weight in self._weights.items():
+            share = shares.get(weight)
+            if share is None:
+                share = shares[weight] = self._alpha * weight / total
+            slot = self._slots[name]
+            self._shares[slot] = share
+            if share.numerator <= LARGEST_TERM and share.denominator <= LARGEST_TERM:
+                self._workers[slot].p = share.numerator
+                self._workers[slot].q = share.denominator
+            else:
+                self._workers[slot].p = 0
+        return 0
