@@ -1,0 +1,387 @@
+"""The batch coordinator: which samples run, and whose environment job gets a slot.
+
+Samples are admitted in submission order while fewer than ``C_S`` are admitted and unfinished; environment jobs
+run while fewer than ``C_E`` do, in the order of the policy. A pure state machine: time is an argument, nothing
+waits and nothing is executed here.
+"""
+
+cimport cython
+from libc.float cimport DBL_MAX
+from libc.math cimport NAN, isnan
+
+from coresched.batch.records import BatchSummary, SampleTimes, TransitionError
+from coresched.core.checks cimport check_count, check_finite, check_label
+
+cdef extern from "Python.h":
+    const Py_ssize_t PY_SSIZE_T_MAX
+
+cdef tuple STATES = ("waiting", "admitted", "inference", "queued", "environment", "finished", "withdrawn")
+
+
+cdef inline object seconds(double value):
+    return None if isnan(value) else value
+
+
+@cython.final
+cdef class Sample:
+    """One sample inside a coordinator; for compiled callers. Python callers name samples by their string."""
+
+    def __init__(self):
+        raise TypeError("a Sample is made by Coordinator.submit, not directly")
+
+
+@cython.final
+cdef class Coordinator:
+    """Admission of samples to ``C_S`` slots and of environment jobs to ``C_E`` slots, with each sample's times.
+
+    ``sample_concurrency`` is C_S, at least 1; ``environment_concurrency`` is C_E, at least 1, or None for no
+    cap. ``environment_policy`` orders the environment queue: "fcfs", first come, first served, or "caas",
+    ascending ``(floor(a / B), -n, floor(mean(tau) / D_I), e)``: a, the request's seconds since the first
+    submit; n, the sample's completed turns; tau, their durations; B = ``band_s``, D_I = ``bucket_s``; e, the
+    entry sequence.
+
+    ``now`` is in seconds on any monotonic clock. Every step raises ValueError for a ``now`` that is not finite
+    or lies before the last one, LookupError for an unknown sample and TransitionError for a step the sample's
+    state does not allow; nothing is changed then. Every step takes O(log jobs queued) or less. Not for several
+    threads at once.
+
+    >>> batch = Coordinator(2, 1)
+    >>> batch.submit("task-1", 0.0)
+    >>> batch.admit(0.0)
+    ['task-1']
+    >>> batch.start_inference("task-1", 0.0)
+    >>> batch.finish_inference("task-1", 1.5)
+    >>> batch.request_environment("task-1", 1.5)
+    >>> batch.dispatch(2.0)
+    ['task-1']
+    >>> batch.finish_environment("task-1", 5.0)
+    >>> batch.finish("task-1", 5.0)
+    >>> times = batch.times("task-1")
+    >>> times.inference_s, times.environment_queue_s, times.environment_s
+    (1.5, 0.5, 3.0)
+    """
+
+    def __cinit__(
+        self,
+        sample_concurrency,
+        environment_concurrency=None,
+        *,
+        environment_policy="caas",
+        band_s=30.0,
+        bucket_s=1.0,
+    ):
+        self._sample_slots = check_count(sample_concurrency, "sample_concurrency", 1)
+        self._environment_slots = PY_SSIZE_T_MAX  # no cap
+        if environment_concurrency is not None:
+            self._environment_slots = check_count(environment_concurrency, "environment_concurrency", 1)
+        if environment_policy not in ("fcfs", "caas"):
+            raise ValueError(f'environment_policy must be "fcfs" or "caas", got {environment_policy!r}')
+        self.environment_concurrency = environment_concurrency
+        self.environment_policy = environment_policy
+        self._by_depth = environment_policy == "caas"
+        self._queue = ChainAdvancingQueue(band_s, bucket_s)
+        self._samples = []
+        self._by_name = {}
+        self._begun = 0.0
+        self._now = -DBL_MAX
+
+    @property
+    def sample_concurrency(self):
+        """C_S."""
+        return self._sample_slots
+
+    @property
+    def band_s(self):
+        """B, seconds."""
+        return self._queue.band_s
+
+    @property
+    def bucket_s(self):
+        """D_I, seconds."""
+        return self._queue.bucket_s
+
+    # The steps by name.
+
+    def submit(self, sample, now):
+        """Let a new sample wait for admission. Raises ValueError for a name already submitted."""
+        self.enroll(check_label(sample, "sample"), check_finite(now, "now"))
+
+    def admit(self, now):
+        """Admit the samples that C_S allows; their names, in submission order."""
+        cdef double moment = check_finite(now, "now")
+        cdef list admitted = []
+        cdef Sample sample = self.next_admission(moment)
+        while sample is not None:
+            admitted.append(sample.name)
+            sample = self.next_admission(moment)
+        return admitted
+
+    def start_inference(self, sample, now):
+        """The model call begins. The sample must be admitted and between stages."""
+        self.begin_inference(self._find(sample), check_finite(now, "now"))
+
+    def finish_inference(self, sample, now):
+        """The model call is complete: one more turn, with its observed duration."""
+        self.end_inference(self._find(sample), check_finite(now, "now"))
+
+    def cancel_inference(self, sample, now):
+        """The model call failed or was given up: no turn is counted, the sample may try again."""
+        self.fail_inference(self._find(sample), check_finite(now, "now"))
+
+    def request_environment(self, sample, now):
+        """Queue for an environment slot. The sample must be between stages; a turn before is not required."""
+        self.queue_environment(self._find(sample), check_finite(now, "now"))
+
+    def dispatch(self, now):
+        """Grant the free environment slots; the samples whose job starts now, in the policy's order."""
+        cdef double moment = check_finite(now, "now")
+        cdef list granted = []
+        cdef Sample sample = self.next_dispatch(moment)
+        while sample is not None:
+            granted.append(sample.name)
+            sample = self.next_dispatch(moment)
+        return granted
+
+    def finish_environment(self, sample, now):
+        """The environment job is complete: its slot is free."""
+        self.end_environment(self._find(sample), check_finite(now, "now"))
+
+    def cancel_environment(self, sample, now):
+        """A job given up: it leaves the queue, or gives its slot back; the sample stays admitted."""
+        self.fail_environment(self._find(sample), check_finite(now, "now"))
+
+    def finish(self, sample, now):
+        """The sample is complete: its slot is free. It must be between stages."""
+        self.complete(self._find(sample), check_finite(now, "now"))
+
+    def withdraw(self, sample, now):
+        """A sample that failed or was cancelled, in any unfinished state: free whatever it holds."""
+        self.remove(self._find(sample), check_finite(now, "now"))
+
+    # The same for compiled callers; the one implementation of every step.
+
+    cdef Sample enroll(self, str name, double now):
+        cdef Sample sample
+        self._check_time(now)
+        if name in self._by_name:
+            raise ValueError(f"sample must be new to the batch, got {name!r}, which was submitted before")
+        sample = Sample.__new__(Sample)
+        sample.name = name
+        sample.state = WAITING
+        sample.submitted_at = now
+        sample.admitted_at = NAN
+        sample.finished_at = NAN
+        sample.requested_at = NAN
+        sample.started_at = NAN
+        sample.ended_at = NAN
+        if not self._samples:
+            self._begun = now
+        self._samples.append(sample)
+        self._by_name[name] = sample
+        self.waiting += 1
+        self._now = now
+        return sample
+
+    cdef Sample next_admission(self, double now):
+        cdef Sample sample
+        self._check_time(now)
+        self._now = now
+        # Each place is passed once; those withdrawn while they waited are stepped over.
+        while self.admitted < self._sample_slots and self._next < len(self._samples):
+            sample = <Sample>self._samples[self._next]
+            self._next += 1
+            if sample.state == WAITING:
+                sample.state = ADMITTED
+                sample.admitted_at = now
+                self.waiting -= 1
+                self.admitted += 1
+                return sample
+        return None
+
+    cdef int begin_inference(self, Sample sample, double now) except -1:
+        self._check(sample, ADMITTED, "start_inference", now)
+        sample.state = INFERENCE
+        sample.began_at = now
+        return 0
+
+    cdef int end_inference(self, Sample sample, double now) except -1:
+        self._check(sample, INFERENCE, "finish_inference", now)
+        sample.state = ADMITTED
+        sample.turns += 1
+        sample.inference_s += now - sample.began_at
+        return 0
+
+    cdef int fail_inference(self, Sample sample, double now) except -1:
+        self._check(sample, INFERENCE, "cancel_inference", now)
+        sample.state = ADMITTED
+        sample.failed_inference_s += now - sample.began_at
+        return 0
+
+    cdef int queue_environment(self, Sample sample, double now) except -1:
+        cdef double mean = 0.0
+        self._check(sample, ADMITTED, "request_environment", now)
+        if self._by_depth:
+            if sample.turns:
+                mean = sample.inference_s / sample.turns
+            self._queue.enter(sample, now - self._begun, sample.turns, mean)
+        else:
+            # Equal keys leave only the entry sequence to order by, which is first come, first served.
+            self._queue.enter(sample, 0.0, 0, 0.0)
+        sample.state = QUEUED
+        sample.requested_at = now
+        sample.started_at = NAN
+        sample.ended_at = NAN
+        self.environment_queued += 1
+        return 0
+
+    cdef Sample next_dispatch(self, double now):
+        cdef Sample sample
+        self._check_time(now)
+        self._now = now
+        if self.environment_queued == 0 or self.environment_running >= self._environment_slots:
+            return None
+        sample = <Sample>self._queue.pop()
+        sample.state = ENVIRONMENT
+        sample.started_at = now
+        sample.environment_queue_s += now - sample.requested_at
+        self.environment_queued -= 1
+        self.environment_running += 1
+        return sample
+
+    cdef int end_environment(self, Sample sample, double now) except -1:
+        self._check(sample, ENVIRONMENT, "finish_environment", now)
+        self.environment_running -= 1
+        sample.state = ADMITTED
+        sample.stages += 1
+        sample.ended_at = now
+        sample.environment_s += now - sample.started_at
+        return 0
+
+    cdef int fail_environment(self, Sample sample, double now) except -1:
+        if sample.state == QUEUED:
+            self._check(sample, QUEUED, "cancel_environment", now)
+            self._queue.discard(sample)
+            self.environment_queued -= 1
+            sample.environment_queue_s += now - sample.requested_at
+        else:
+            self._check(sample, ENVIRONMENT, "cancel_environment", now)
+            self.environment_running -= 1
+            sample.ended_at = now
+            sample.environment_s += now - sample.started_at
+        sample.state = ADMITTED
+        return 0
+
+    cdef int complete(self, Sample sample, double now) except -1:
+        self._check(sample, ADMITTED, "finish", now)
+        sample.state = FINISHED
+        sample.finished_at = now
+        self.admitted -= 1
+        self.finished += 1
+        return 0
+
+    cdef int remove(self, Sample sample, double now) except -1:
+        if sample.state == FINISHED or sample.state == WITHDRAWN:
+            self._check(sample, WAITING, "withdraw", now)  # refuses
+        self._check_time(now)
+        if sample.state == WAITING:
+            self.waiting -= 1
+        else:
+            if sample.state == INFERENCE:
+                self.fail_inference(sample, now)
+            elif sample.state == QUEUED or sample.state == ENVIRONMENT:
+                self.fail_environment(sample, now)
+            self.admitted -= 1
+        sample.state = WITHDRAWN
+        sample.finished_at = now
+        self.withdrawn += 1
+        self._now = now
+        return 0
+
+    cdef inline int _check_time(self, double now) except -1:
+        # The second part fails for NaN, infinities and clocks so far apart that durations would overflow.
+        if not (now >= self._now and now - self._begun <= DBL_MAX):
+            if self._now == -DBL_MAX:
+                raise ValueError(f"now must be a finite number of seconds, got {now!r}")
+            raise ValueError(
+                f"now must be a finite number of seconds, not before the last step's {self._now!r}, got {now!r}"
+            )
+        return 0
+
+    cdef inline int _check(self, Sample sample, Stage needed, str asked, double now) except -1:
+        self._check_time(now)
+        if sample.state != needed:
+            raise TransitionError(sample.name, STATES[<int>sample.state], asked)
+        self._now = now
+        return 0
+
+    cdef Sample _find(self, object name):
+        sample = self._by_name.get(name)
+        if sample is None:
+            raise LookupError(f"sample must have been submitted to this batch, got {name!r}")
+        return <Sample>sample
+
+    # Reports.
+
+    def __len__(self):
+        """Samples submitted so far."""
+        return len(self._samples)
+
+    def __contains__(self, sample):
+        return sample in self._by_name
+
+    def samples(self):
+        """The names of all samples, in submission order."""
+        cdef Sample sample
+        return [sample.name for sample in self._samples]
+
+    def state(self, sample):
+        """The sample's state, one of the strings in SampleTimes.state."""
+        return STATES[<int>self._find(sample).state]
+
+    def times(self, sample):
+        """Where the sample's time went so far, as SampleTimes."""
+        cdef Sample found = self._find(sample)
+        cdef double admission_wait = 0.0
+        if found.state != WAITING:
+            left = found.finished_at if isnan(found.admitted_at) else found.admitted_at
+            admission_wait = left - found.submitted_at
+        return SampleTimes(
+            sample=found.name,
+            state=STATES[<int>found.state],
+            submitted_at=found.submitted_at,
+            admitted_at=seconds(found.admitted_at),
+            finished_at=seconds(found.finished_at),
+            admission_wait_s=admission_wait,
+            turns=found.turns,
+            inference_s=found.inference_s,
+            failed_inference_s=found.failed_inference_s,
+            environment_stages=found.stages,
+            environment_queue_s=found.environment_queue_s,
+            environment_s=found.environment_s,
+            environment_requested_at=seconds(found.requested_at),
+            environment_started_at=seconds(found.started_at),
+            environment_ended_at=seconds(found.ended_at),
+        )
+
+    def summary(self):
+        """Counts and summed times of the whole batch, as BatchSummary. O(samples)."""
+        cdef list times = [self.times(name) for name in self._by_name]
+        admitted = [one.admitted_at for one in times if one.admitted_at is not None]
+        ended = [one.finished_at for one in times if one.state == "finished"]
+        return BatchSummary(
+            samples=len(times),
+            waiting=self.waiting,
+            admitted=self.admitted,
+            environment_queued=self.environment_queued,
+            environment_running=self.environment_running,
+            finished=self.finished,
+            withdrawn=self.withdrawn,
+            turns=sum(one.turns for one in times),
+            environment_stages=sum(one.environment_stages for one in times),
+            admission_wait_s=sum(one.admission_wait_s for one in times),
+            inference_s=sum(one.inference_s for one in times),
+            failed_inference_s=sum(one.failed_inference_s for one in times),
+            environment_queue_s=sum(one.environment_queue_s for one in times),
+            environment_s=sum(one.environment_s for one in times),
+            makespan_s=max(ended) - min(admitted) if ended else None,
+        )

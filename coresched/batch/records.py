@@ -1,0 +1,90 @@
+"""What the coordinator reports, and the error it raises for a step out of order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["waiting", "admitted", "inference", "queued", "environment", "finished", "withdrawn"]
+
+_IN_WORDS: dict[str, str] = {
+    "waiting": "waiting for admission",
+    "admitted": "admitted, between stages",
+    "inference": "in an inference turn",
+    "queued": "queued for an environment slot",
+    "environment": "in an environment stage",
+    "finished": "finished",
+    "withdrawn": "withdrawn",
+}
+
+
+class TransitionError(RuntimeError):
+    """A step that the sample's present state does not allow; nothing was changed.
+
+    `sample`, `state` and `asked` (the step that was refused) are attributes.
+    """
+
+    def __init__(self, sample: str, state: State, asked: str) -> None:
+        super().__init__(sample, state, asked)
+        self.sample = sample
+        self.state: State = state
+        self.asked = asked
+
+    def __str__(self) -> str:
+        return f"sample {self.sample!r} is {_IN_WORDS[self.state]}, which does not allow {self.asked}"
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTimes:
+    """Where one sample's time went. Points in time are on the caller's clock; durations are seconds.
+
+    Sums hold stages that have ended; the part of a stage still running is not in them. The wait for an
+    environment slot is in `environment_queue_s` only: `environment_s` begins at the grant of the slot.
+    """
+
+    sample: str
+    state: State
+    submitted_at: float
+    admitted_at: float | None
+    finished_at: float | None
+    """When the sample finished or was withdrawn."""
+    admission_wait_s: float
+    turns: int
+    """Completed inference turns."""
+    inference_s: float
+    """Observed duration of the completed turns; their mean is a part of the CAAS key."""
+    failed_inference_s: float
+    """Duration of turns that failed or were cancelled; no part of any mean."""
+    environment_stages: int
+    """Completed environment stages."""
+    environment_queue_s: float
+    """Waits for an environment slot, those given up included."""
+    environment_s: float
+    """Environment slots held, by stages that failed too."""
+    environment_requested_at: float | None
+    """The latest environment stage: when its slot was requested, granted and given back."""
+    environment_started_at: float | None
+    environment_ended_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSummary:
+    """The whole batch: how many samples are where, and the sums of their times in seconds."""
+
+    samples: int
+    waiting: int
+    admitted: int
+    """Samples that hold a sample slot: admitted and not yet ended, in whatever stage."""
+    environment_queued: int
+    environment_running: int
+    finished: int
+    withdrawn: int
+    turns: int
+    environment_stages: int
+    admission_wait_s: float
+    inference_s: float
+    failed_inference_s: float
+    environment_queue_s: float
+    environment_s: float
+    makespan_s: float | None
+    """First admission to the latest completion; None before any sample has finished."""
