@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from coresched.cli.options import choices_of
+from coresched.cli.terminal import stdout_console
 from coresched.errors import InputError
 from coresched.files import replaced_file, require_writable
 from coresched.lab.comparison import COLUMNS, Comparison, as_json, compare, table_rows
@@ -51,7 +52,7 @@ def run_comparison(args: argparse.Namespace, trajectories: Sequence[Trajectory],
     if args.json:
         print(json.dumps(as_json(comparison), indent=2))
     else:
-        print_comparison(comparison, Console())
+        print_comparison(comparison, stdout_console())
         print(f"\nreport: {report}")
     return 0
 

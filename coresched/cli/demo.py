@@ -5,7 +5,7 @@ import argparse
 from coresched.cli.comparison import run_comparison
 from coresched.cli.options import add_output_options, add_run_options
 from coresched.cli.parser import CommandParser, add_command
-from coresched.trajectory import demo_workload
+from coresched.trajectory.workloads import demo_workload
 
 
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from coresched.cli.comparison import run_comparison
 from coresched.cli.options import add_output_options, add_run_options
 from coresched.cli.parser import CommandParser, add_command, number
-from coresched.trajectory import load_trajectories
+from coresched.trajectory.reader import load_trajectories
 
 
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:

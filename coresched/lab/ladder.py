@@ -71,11 +71,16 @@ def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, cho
         bucket_s=choices.bucket_s,
         seed=choices.seed,
     )
-    pools = replace(baseline, name="balanced-pools", state_ratio=ratio, sample_concurrency=unified(reference))
     decoupled = replace(
-        pools, name="decoupled", sample_concurrency=choices.sample_concurrency or reference
+        baseline, name="decoupled", sample_concurrency=choices.sample_concurrency or default_reference
     )
-    lbch = replace(decoupled, name="lbch", routing="lbch")
+    pools = replace(
+        decoupled,
+        name="balanced-pools",
+        state_ratio=ratio,
+        sample_concurrency=choices.sample_concurrency or reference,
+    )
+    lbch = replace(pools, name="lbch", routing="lbch")
     prefix = replace(lbch, name="routing-prefix", worker_policy="routing-prefix")
     coordinated = replace(prefix, name="coordinated", environment_policy="caas")
     limit = "no environment limit" if environment is None else f"C_E = {environment}"
@@ -85,8 +90,10 @@ def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, cho
             f"one limit for samples and environments (C_S = {baseline.sample_concurrency}, {limit}), "
             f"r = {baseline.state_ratio:g}, FCFS, cache-aware routing",
         ),
-        Rung(pools, f"cache pools balanced for this workload, r = {ratio:.3g}"),
         Rung(decoupled, f"samples admitted apart from environment slots, C_S = {decoupled.sample_concurrency}"),
+        Rung(
+            pools, f"cache pools balanced for this workload, r = {ratio:.3g}, so C_S = {pools.sample_concurrency}"
+        ),
         Rung(lbch, f"trajectories kept on their worker within a load bound (LBCH), alpha = {lbch.load_bound:g}"),
         Rung(prefix, f"warm requests first inside each worker (RP), C_A = {prefix.label_capacity}"),
         Rung(

@@ -17,6 +17,8 @@ WAKE, ARRIVE, ENVIRONMENT_END = range(3)
 class Cluster:
     """Runs one batch to its end. ``run()`` may be called once."""
 
+    worker_class = SimulatedWorker
+
     def __init__(self, workload: Workload, settings: RunSettings, model: WorkerModel, memory: Memory) -> None:
         self.workload = workload
         self.settings = settings
@@ -41,7 +43,7 @@ class Cluster:
         self.outcome = Outcome(workers=settings.workers)
 
     def _worker(self, index: int, model: WorkerModel, memory: Memory) -> SimulatedWorker:
-        return SimulatedWorker(
+        return self.worker_class(
             self.workload,
             self.settings,
             model,
