@@ -1,6 +1,6 @@
 """Simulating one run: checks first, then the engine, then metrics."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from coresched.lab.bounds import Bounds, lower_bounds
@@ -13,7 +13,7 @@ from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.workload import build_workload
 from coresched.trajectory.schema import Trajectory
 
-EVENTS_BETWEEN_REPORTS = 100_000
+EVENTS_BETWEEN_REPORTS = 20_000
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SimulatedRun:
 
 
 def simulate(
-    trajectories: Sequence[Trajectory],
+    trajectories: Iterable[Trajectory],
     settings: RunSettings,
     model: WorkerModel,
     *,

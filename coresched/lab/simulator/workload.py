@@ -2,7 +2,7 @@
 
 import random
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from coresched.errors import InputError
@@ -38,7 +38,7 @@ class Workload:
 
 
 def build_workload(
-    trajectories: Sequence[Trajectory], *, page_tokens: int, seed: int = 0, absent_environment_s: float | None = None
+    trajectories: Iterable[Trajectory], *, page_tokens: int, seed: int = 0, absent_environment_s: float | None = None
 ) -> Workload:
     """Lay the trajectories out for a simulated run.
 
@@ -47,9 +47,9 @@ def build_workload(
     ``absent_environment_s`` stands in for environment durations that were not recorded; without it they are an
     InputError, because a makespan without them would be wrong.
     """
-    if not trajectories:
-        raise InputError("there is no trajectory to simulate; give at least one")
     order = list(trajectories)
+    if not order:
+        raise InputError("there is no trajectory to simulate; give at least one")
     if seed:
         random.Random(seed).shuffle(order)
     first_turn, prompt, output = array("q", [0]), array("q"), array("q")
