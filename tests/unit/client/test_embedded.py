@@ -53,7 +53,7 @@ CONTENDED = pytest.mark.parametrize(
 )
 
 
-async def test_one_sample_through_all_its_stages() -> None:
+async def test_one_sample_through_all_its_stages(clock: Any) -> None:
     async with Batch(sample_concurrency=2, environment_concurrency=1, workers=["w0", "w1"]) as batch:
         async with batch.sample("task-1") as sample:
             assert sample.id == "task-1"
@@ -66,19 +66,18 @@ async def test_one_sample_through_all_its_stages() -> None:
                     assert batch._local._router is not None
                     assert batch._local._router.loads()[turn.worker] == 1
                     workers.add(turn.worker)
-                    await asyncio.sleep(0.01)
+                    clock.now += 2.0
                 async with sample.environment() as stage:
-                    assert stage.queue_s < 0.01
-                    await asyncio.sleep(0.01)
+                    assert stage.queue_s == 0.0
+                    clock.now += 5.0
         assert len(workers) == 1  # the home worker, each time
         assert_nothing_held(batch)
     report = batch.report()
     times = report.samples["task-1"]
     assert (times.state, times.turns, times.environment_stages) == ("finished", 3, 3)
-    assert times.inference_s >= 0.02
-    assert times.environment_s >= 0.02
-    assert report.totals.turns == 3
-    assert report.totals.makespan_s is not None
+    assert (times.inference_s, times.environment_queue_s, times.environment_s) == (6.0, 0.0, 15.0)
+    assert (times.submitted_at, times.finished_at) == (0.0, 21.0)
+    assert (report.totals.turns, report.totals.makespan_s) == (3, 21.0)
 
 
 async def test_without_workers_there_is_no_routing() -> None:
@@ -136,21 +135,24 @@ async def test_the_deeper_trajectory_gets_the_slot_first_under_caas_only() -> No
         assert seen == expected
 
 
-async def test_queue_s_is_the_wait_and_no_tool_time() -> None:
+async def test_queue_s_is_the_wait_and_no_tool_time(clock: Any) -> None:
     async with Batch(sample_concurrency=2, environment_concurrency=1) as batch:
-        release = asyncio.Event()
-        first = asyncio.ensure_future(hold_environment(batch, "first", release, []))
-        await settle()
-        asyncio.get_running_loop().call_later(0.05, release.set)
-        async with batch.sample("second") as sample:
-            stage = sample.environment()
-            assert stage.queue_s == 0.0
-            async with stage:
-                assert stage.queue_s >= 0.04
-        await first
+
+        async def second() -> None:
+            async with batch.sample("second") as sample:
+                stage = sample.environment()
+                assert stage.queue_s == 0.0
+                async with stage:
+                    assert stage.queue_s == 30.0
+                    clock.now += 4.0
+
+        async with batch.sample("first") as sample, sample.environment():
+            task = asyncio.ensure_future(second())
+            await settle()
+            clock.now += 30.0
+        await task
         times = batch.report().samples["second"]
-        assert times.environment_queue_s == stage.queue_s
-        assert times.environment_s < stage.queue_s
+        assert (times.environment_queue_s, times.environment_s) == (30.0, 4.0)
 
 
 # Failing.
@@ -178,19 +180,23 @@ async def test_a_raising_body_frees_all_it_held(where: str) -> None:
             pass
 
 
-async def test_a_failed_stage_can_be_tried_again() -> None:
+async def test_a_failed_stage_can_be_tried_again(clock: Any) -> None:
+    async def fail_in(stage: Turn | Environment) -> None:
+        async with stage:
+            clock.now += 7.0
+            raise OSError("flaky")
+
     async with Batch(sample_concurrency=1, environment_concurrency=1, workers=["w"]) as batch:
         async with batch.sample("a") as sample:
             for make in (sample.inference, sample.environment):
                 stage: Turn | Environment = make()
                 with pytest.raises(OSError, match="flaky"):
-                    async with stage:
-                        raise OSError("flaky")
+                    await fail_in(stage)
                 async with stage:  # the same object may be entered again
                     pass
         times = batch.report().samples["a"]
         assert (times.state, times.turns, times.environment_stages) == ("finished", 1, 1)
-        assert times.failed_inference_s > 0.0
+        assert (times.inference_s, times.failed_inference_s, times.environment_s) == (0.0, 7.0, 7.0)
         assert_nothing_held(batch)
 
 
