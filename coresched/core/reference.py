@@ -1,0 +1,193 @@
+"""The scheduling core in plain Python: its readable specification, to which the compiled classes are held.
+
+Each class answers exactly as its compiled twin, errors included, and is written for reading, not for speed.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import mmh3
+
+from coresched.core.checks import check_count, check_finite, check_label, check_positive
+
+
+def as_written(number: float) -> Fraction:
+    """The decimal number the user wrote, not the double nearest to it."""
+    return Fraction(repr(float(number)))
+
+
+def hashed(text: str, seed: int) -> int:
+    """The first 64 bits of MurmurHash3_x64_128, unsigned."""
+    return mmh3.hash64(text, seed=seed, x64arch=True, signed=False)[0]
+
+
+class ReferenceRouter:
+    """LBCH: worker w is eligible iff ``L(w) / weight(w) <= alpha (L_tot + 1) / sum(weight)``."""
+
+    def __init__(
+        self,
+        workers: Iterable[str] | Mapping[str, float],
+        load_bound: float = 1.25,
+        virtual_nodes: int = 128,
+    ) -> None:
+        if check_finite(load_bound, "load_bound") < 1:
+            raise ValueError(f"load_bound must be at least 1, got {load_bound!r}")
+        self.load_bound = load_bound
+        self.virtual_nodes = check_count(virtual_nodes, "virtual_nodes", 1)
+        self._weights: dict[str, Fraction] = {}  # routable workers, in order of addition
+        self._in_flight: dict[str, int] = {}  # routable workers, and removed ones with requests in flight
+        self._points: list[tuple[int, str]] = []  # (position, worker), ascending
+        for name in workers:
+            self.add_worker(name, workers[name] if isinstance(workers, Mapping) else 1.0)
+
+    def add_worker(self, name: str, weight: float = 1.0) -> None:
+        check_label(name, "name")
+        if check_positive(weight, "weight") > 1000:
+            raise ValueError(f"weight must be at most 1000, got {weight!r}")
+        if name in self._weights:
+            raise ValueError(f"a worker must be added once only, got {name!r} again")
+        self._weights[name] = as_written(weight)
+        self._in_flight.setdefault(name, 0)
+        count = max(1, round(self.virtual_nodes * as_written(weight)))
+        self._points.extend((hashed(f"{name}#{i}", seed=0), name) for i in range(count))
+        self._points.sort()
+
+    def remove_worker(self, name: str) -> None:
+        if name not in self._weights:
+            raise LookupError(f"name must be one of the workers, got {name!r}")
+        del self._weights[name]
+        self._points = [(position, worker) for position, worker in self._points if worker != name]
+        self._forget_if_idle(name)
+
+    def workers(self) -> list[str]:
+        return list(self._weights)
+
+    def loads(self) -> dict[str, int]:
+        return {worker: self._in_flight[worker] for worker in self._weights}
+
+    def home(self, label: str) -> str:
+        return self._clockwise(label)[0]
+
+    def route(self, label: str, exclude: Iterable[str] = ()) -> str:
+        clockwise = self._clockwise(label)
+        excluded = set(exclude)
+        if excluded - self._in_flight.keys():
+            raise LookupError(f"exclude must be among the workers, got {excluded!r}")
+        candidates = [worker for worker in clockwise if worker not in excluded]
+        if not candidates:
+            raise LookupError("exclude must leave one of the workers")
+        chosen = next((worker for worker in candidates if self._eligible(worker)), candidates[0])
+        self._in_flight[chosen] += 1
+        return chosen
+
+    def release(self, worker: str) -> None:
+        if worker not in self._in_flight:
+            raise LookupError(f"worker must be among the workers, got {worker!r}")
+        if self._in_flight[worker] == 0:
+            raise RuntimeError(f"worker {worker!r} has no request in flight to release")
+        self._in_flight[worker] -= 1
+        self._forget_if_idle(worker)
+
+    def _eligible(self, worker: str) -> bool:
+        total = sum(self.loads().values())
+        share = self._weights[worker] / sum(self._weights.values())
+        return self._in_flight[worker] <= as_written(self.load_bound) * share * (total + 1)
+
+    def _clockwise(self, label: str) -> list[str]:
+        """Each worker once, from the label on."""
+        position = hashed(check_label(label, "label"), seed=1)
+        if not self._points:
+            raise LookupError(f"a worker must be added before {label!r} can be routed, there is none")
+        after = [worker for point, worker in self._points if point >= position]
+        before = [worker for point, worker in self._points if point < position]
+        return list(dict.fromkeys(after + before))
+
+    def _forget_if_idle(self, worker: str) -> None:
+        if worker not in self._weights and self._in_flight[worker] == 0:
+            del self._in_flight[worker]
+
+
+class ReferenceWaiting:
+    """A waiting request; ``hit`` is None until asked."""
+
+    def __init__(self, id: str, label: str | None, queued_at: float) -> None:
+        self.id = id
+        self.label = None if label is None else check_label(label, "label")
+        self.queued_at = check_finite(queued_at, "queued_at")
+        self.hit: int | None = None
+
+
+class ReferencePrefixPolicy:
+    """RP: ascending ``(0, -l, t)`` for labels in the label set and ``(1, 0, t)`` for the others."""
+
+    def __init__(self, label_capacity: int) -> None:
+        self.label_capacity = check_count(label_capacity, "label_capacity", 1)
+        self._labels: list[str] = []  # oldest touch first
+
+    def order(
+        self, waiting: Iterable[ReferenceWaiting], prefix_hit: Callable[[ReferenceWaiting], int]
+    ) -> list[ReferenceWaiting]:
+        requests = list(waiting)
+        for request in requests:
+            if request.label in self._labels and request.hit is None:
+                request.hit = check_count(prefix_hit(request), "prefix_hit(request)", 0)
+        return sorted(requests, key=self._key)
+
+    def admitted(self, label: str | None) -> None:
+        if label is None:
+            return
+        check_label(label, "label")
+        self._labels = [*(other for other in self._labels if other != label), label][-self.label_capacity :]
+
+    def labels(self) -> list[str]:
+        return list(self._labels)
+
+    def __contains__(self, label: object) -> bool:
+        return label in self._labels
+
+    def _key(self, request: ReferenceWaiting) -> tuple[int, int, float]:
+        if request.label in self._labels and request.hit is not None:
+            return 0, -request.hit, request.queued_at
+        return 1, 0, request.queued_at
+
+
+class ReferenceChainQueue:
+    """CAAS: ascending ``(floor(a / B), -n, floor(mean(tau) / D_I), e)``, fixed when the job joins."""
+
+    def __init__(self, band_s: float = 30.0, bucket_s: float = 1.0) -> None:
+        self.band_s = check_positive(band_s, "band_s")
+        self.bucket_s = check_positive(bucket_s, "bucket_s")
+        self._keys: dict[Any, tuple[int, int, int, int]] = {}
+        self._entered = 0
+
+    def push(self, job: Hashable, *, requested_at: float, turns: int, mean_inference_s: float) -> None:
+        band = check_finite(requested_at, "requested_at") / self.band_s
+        check_count(turns, "turns", 0)
+        bucket = check_finite(mean_inference_s, "mean_inference_s") / self.bucket_s
+        if mean_inference_s < 0 or math.isinf(band) or math.isinf(bucket):
+            raise ValueError(f"the key must be finite, got {requested_at!r} s and {mean_inference_s!r} s")
+        if job in self._keys:
+            raise ValueError(f"job must not be waiting already, got {job!r}")
+        self._keys[job] = (math.floor(band), -turns, math.floor(bucket), self._entered)
+        self._entered += 1
+
+    def peek(self) -> Any:
+        if not self._keys:
+            raise IndexError("no job waits")
+        return min(self._keys, key=self._keys.__getitem__)
+
+    def pop(self) -> Any:
+        job = self.peek()
+        del self._keys[job]
+        return job
+
+    def discard(self, job: Hashable) -> bool:
+        return self._keys.pop(job, None) is not None
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, job: object) -> bool:
+        return job in self._keys
