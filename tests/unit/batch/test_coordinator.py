@@ -297,12 +297,12 @@ def test_time_must_be_finite_and_never_go_back(now: float) -> None:
     batch = in_state("admitted")
     batch.start_inference("s", 1.0)
     before = (batch.times("s"), counts(batch))
-    for step in (batch.admit, batch.dispatch, lambda now: batch.submit("new", now)):
+    for whole_batch in (batch.admit, batch.dispatch):
         with pytest.raises(ValueError, match="now must be"):
-            step(now)
-    for step in (batch.finish_inference, batch.withdraw):
+            whole_batch(now)
+    for name, step in (("new", batch.submit), ("s", batch.finish_inference), ("s", batch.withdraw)):
         with pytest.raises(ValueError, match="now must be"):
-            step("s", now)
+            step(name, now)
     assert (batch.times("s"), counts(batch)) == before
     batch.finish_inference("s", 1.0)
 

@@ -1,0 +1,122 @@
+"""The batch for harnesses with threads: `with` waits for a slot, leaving the block frees it."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+
+from coresched.client.local import BatchBase, LocalBatch, LocalEnvironment, LocalTurn
+
+
+class _Wait:
+    """One thread that waits for one slot, on a lock of its own: a free slot wakes exactly one thread."""
+
+    def __init__(self) -> None:
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def wake(self) -> None:
+        if self._gate.locked():
+            self._gate.release()
+
+    def wait(self) -> None:
+        self._gate.acquire()
+
+
+class Turn(LocalTurn):
+    """One model call, timed from the beginning of its `with` block to the end.
+
+    `worker` is where to send it and `headers` what to send along. A block that raises counts as a failed
+    turn; the sample may try another.
+    """
+
+    def __enter__(self) -> Turn:
+        self._start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end(failed=kind is not None)
+
+
+class Environment(LocalEnvironment):
+    """One environment stage: entering waits for a slot, the block is the job. `queue_s` is the wait.
+
+    A stage is all tool calls between two turns: run parallel calls inside one block.
+    """
+
+    def __enter__(self) -> Environment:
+        wait = _Wait()
+        self._local.request_environment(self._sample, wait)
+        try:
+            wait.wait()
+            self._granted()
+        except BaseException:
+            self._local.end_environment(self._sample, failed=True)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end(failed=kind is not None)
+
+
+class Sample:
+    """One sample: entering waits for admission; its slot is held until the block ends, however it ends."""
+
+    def __init__(self, local: LocalBatch, id: str) -> None:
+        self._local = local
+        self.id = id
+
+    def inference(self) -> Turn:
+        """The next model call; enter it with `with`. Raises TransitionError while a stage is open."""
+        return Turn(self._local, self.id)
+
+    def environment(self) -> Environment:
+        """The next environment stage; entering it waits. Raises TransitionError while a stage is open."""
+        return Environment(self._local, self.id)
+
+    def __enter__(self) -> Sample:
+        self._local.enter(self.id)
+        wait = _Wait()
+        try:
+            self._local.submit(self.id, wait)
+            wait.wait()
+            self._local.granted(self.id)
+        except BaseException:
+            self._local.leave(self.id, failed=True)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._local.leave(self.id, failed=kind is not None)
+
+
+class Batch(BatchBase):
+    """A batch of samples that share C_S sample slots and C_E environment slots, for any threads.
+
+    Leaving the batch does not wait: join your threads first. Samples that have not ended are withdrawn, and
+    whoever waits or takes a further step gets a BatchClosedError. A KeyboardInterrupt in a wait gives up
+    the place in the queue.
+    """
+
+    def sample(self, id: str) -> Sample:
+        """A sample of this batch, to be entered once; its id is its trajectory label.
+
+        Raises TypeError or ValueError for an id that is no label or was used in this batch before.
+        """
+        self._local.claim(id)
+        return Sample(self._local, id)
+
+    def __enter__(self) -> Batch:
+        self._local.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._local.close()

@@ -1,0 +1,150 @@
+"""The batch inside an asyncio harness: `async with` waits for a slot, leaving the block frees it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from coresched.client.local import BatchBase, LocalBatch, LocalEnvironment, LocalTurn
+
+
+def _check_loop(home: asyncio.AbstractEventLoop) -> None:
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        running = None
+    if running is not home:
+        raise RuntimeError(
+            "this batch belongs to the event loop it was entered on and was used from another; "
+            "give each loop its own Batch, or use coresched.sync.Batch from threads"
+        )
+
+
+class _Wait:
+    """One task that waits for one slot."""
+
+    def __init__(self) -> None:
+        self._woken = asyncio.get_running_loop().create_future()
+
+    def wake(self) -> None:
+        if not self._woken.done():  # cancelled: the task gives the slot back as it unwinds
+            self._woken.set_result(None)
+
+    async def wait(self) -> None:
+        await self._woken
+
+
+class Turn(LocalTurn):
+    """One model call, timed from the beginning of its `async with` block to the end.
+
+    `worker` is where to send it and `headers` what to send along. A block that raises or is cancelled
+    counts as a failed turn; the sample may try another.
+    """
+
+    def __init__(self, local: LocalBatch, label: str, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(local, label)
+        self._loop = loop
+
+    async def __aenter__(self) -> Turn:
+        _check_loop(self._loop)
+        self._start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end(failed=kind is not None)
+
+
+class Environment(LocalEnvironment):
+    """One environment stage: entering waits for a slot, the block is the job. `queue_s` is the wait.
+
+    A stage is all tool calls between two turns: gather parallel calls inside one block.
+    """
+
+    def __init__(self, local: LocalBatch, sample: str, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(local, sample)
+        self._loop = loop
+
+    async def __aenter__(self) -> Environment:
+        _check_loop(self._loop)
+        wait = _Wait()
+        self._local.request_environment(self._sample, wait)
+        try:
+            await wait.wait()
+            self._granted()
+        except BaseException:
+            self._local.end_environment(self._sample, failed=True)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end(failed=kind is not None)
+
+
+class Sample:
+    """One sample: entering waits for admission; its slot is held until the block ends, however it ends."""
+
+    def __init__(self, local: LocalBatch, id: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._local = local
+        self._loop = loop
+        self.id = id
+
+    def inference(self) -> Turn:
+        """The next model call; enter it with `async with`. Raises TransitionError while a stage is open."""
+        return Turn(self._local, self.id, self._loop)
+
+    def environment(self) -> Environment:
+        """The next environment stage; entering it waits. Raises TransitionError while a stage is open."""
+        return Environment(self._local, self.id, self._loop)
+
+    async def __aenter__(self) -> Sample:
+        _check_loop(self._loop)
+        self._local.enter(self.id)
+        wait = _Wait()
+        try:
+            self._local.submit(self.id, wait)
+            await wait.wait()
+            self._local.granted(self.id)
+        except BaseException:
+            self._local.leave(self.id, failed=True)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._local.leave(self.id, failed=kind is not None)
+
+
+class Batch(BatchBase):
+    """A batch of samples that share C_S sample slots and C_E environment slots, for one event loop.
+
+    Leaving the batch does not wait: end your tasks first, for example with `asyncio.gather`. Samples that
+    have not ended are withdrawn, and whoever waits or takes a further step gets a BatchClosedError.
+
+    A use from another event loop raises RuntimeError. For threads there is `coresched.sync`.
+    """
+
+    _loop: asyncio.AbstractEventLoop
+
+    def sample(self, id: str) -> Sample:
+        """A sample of this batch, to be entered once; its id is its trajectory label.
+
+        Raises TypeError or ValueError for an id that is no label or was used in this batch before.
+        """
+        self._local.claim(id)
+        return Sample(self._local, id, self._loop)
+
+    async def __aenter__(self) -> Batch:
+        loop = asyncio.get_running_loop()
+        self._local.open()
+        self._loop = loop
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._local.close()
