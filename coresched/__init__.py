@@ -1,3 +1,8 @@
 """Scheduling middleware that makes a batch of LLM agent tasks finish sooner."""
 
+from coresched.client.embedded import Batch
+from coresched.core import ChainAdvancingQueue, LoadBoundedRouter, RoutingPrefixPolicy, Waiting
+
 __version__ = "0.1.0"
+
+__all__ = ["Batch", "ChainAdvancingQueue", "LoadBoundedRouter", "RoutingPrefixPolicy", "Waiting", "__version__"]

@@ -76,8 +76,9 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     console.print(f"{comparison.title}: {comparison.workload}", highlight=False)
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     for name in COLUMNS:
-        head = f"{name} ({unit.name})" if name in ("makespan", "L5") else name
-        table.add_column(head, justify="left" if name == "run" else "right", no_wrap=name == "run")
+        # A break between the words keeps the table within 80 columns.
+        head = f"{name}\n({unit.name})" if name in ("makespan", "L5") else name.replace(" ", "\n")
+        table.add_column(head, justify="left" if name == "run" else "right", no_wrap=True)
     for number, row in enumerate(table_rows(comparison)):
         table.add_row(*row, style="bold" if number == len(comparison.runs) - 1 else "")
     console.print()

@@ -7,7 +7,7 @@ from typing import Any
 from coresched.lab.ladder import Rung
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.run import SimulatedRun, simulate
-from coresched.lab.units import TimeUnit, change_text, count_text, percent_text
+from coresched.lab.units import TimeUnit, count_text, percent_text, saved_text
 from coresched.trajectory.schema import Trajectory
 
 
@@ -65,7 +65,7 @@ def table_rows(comparison: Comparison) -> list[tuple[str, ...]]:
         (
             run.settings.name,
             unit.text(run.metrics.makespan_s),
-            change_text(run.metrics.makespan_s, reference),
+            saved_text(run.metrics.makespan_s, reference),
             percent_text(run.metrics.cache_reuse),
             count_text(run.metrics.new_prefill_tokens),
             unit.text(run.metrics.tail_s["5"]),

@@ -33,7 +33,7 @@ def percent_text(fraction: float | None, digits: int = 1) -> str:
     return "-" if fraction is None else f"{fraction * 100:.{digits}f} %"
 
 
-def change_text(value: float, reference: float) -> str:
-    """The signed relative change from the reference, in percent."""
-    change = (value / reference - 1) * 100
-    return "0.0 %" if abs(change) < 0.05 else f"{change:+.1f} %"
+def saved_text(value: float, reference: float) -> str:
+    """How much smaller than the reference, in percent of it; negative when it is larger."""
+    saved = (1 - value / reference) * 100
+    return f"{0.0 if abs(saved) < 0.05 else saved:.1f} %"

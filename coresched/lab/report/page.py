@@ -40,7 +40,7 @@ def comparison_page(comparison: Comparison) -> str:
             f"<dt>{escape(rung.settings.name)}</dt><dd>{escape(rung.adds)}</dd>" for rung in comparison.rungs
         )
         + "</dl>",
-        "<p class='note'>L5 is the time the last 5 % of the samples take. Imbalance is the mean over time of the "
+        "<p class='note'>Gain is the makespan saved against the first run. L5 is the time the last 5 % of the samples take. Imbalance is the mean over time of the "
         "workers' deviation from an equal number of requests in flight. <i>x bound</i> is the makespan over the "
         "largest of three lower bounds: the longest trajectory alone, environment work over C_E, inference work "
         "with perfect cache reuse over the workers.</p>",

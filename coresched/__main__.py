@@ -1,0 +1,7 @@
+"""`python -m coresched` is the `coresched` command."""
+
+import sys
+
+from coresched.cli.main import main
+
+sys.exit(main())

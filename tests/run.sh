@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Sets up .venv and runs every check there is: style, types, tests with coverage.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ -x .venv/bin/python ] || "${PYTHON:-python3}" -m venv .venv
+.venv/bin/pip install -q --disable-pip-version-check --upgrade pip
+.venv/bin/pip install -q --disable-pip-version-check -e '.[test,bench]'
+.venv/bin/ruff check .
+.venv/bin/ruff format --check .
+.venv/bin/mypy
+.venv/bin/python -m pytest --cov --cov-report=term:skip-covered --cov-fail-under=90 "$@"

@@ -1,0 +1,196 @@
+"""`demo` and `simulate` as a person meets them: output, files, exit codes, one-line errors."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from coresched.cli.main import main
+from coresched.trajectory.generator import generate
+from coresched.trajectory.writer import write_trajectories
+
+RUNS = ["baseline", "decoupled", "balanced-pools", "lbch", "routing-prefix", "coordinated"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def trace(folder: Path) -> Path:
+    path = folder / "traces.jsonl"
+    write_trajectories(path, generate("terminal", 30, 1))
+    return path
+
+
+def test_demo_prints_a_table_and_writes_the_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in RUNS)
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert "</html>" in (folder / "coresched-demo.html").read_text()
+    assert os.listdir(folder) == ["coresched-demo.html"]
+
+
+def test_simulate_json_is_the_comparison_and_nothing_else(
+    trace: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", str(trace), "--workers", "2", "--environment-concurrency", "3", "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [run["name"] for run in runs] == RUNS
+    for run in runs:
+        assert {"makespan_s", "cache_reuse", "new_prefill_tokens", "tail_s", "lower_bound_s"} <= run.keys()
+    assert runs[0]["settings"]["sample_concurrency"] == 3
+    assert runs[1]["makespan_s"] < runs[0]["makespan_s"]
+    assert os.listdir(folder) == ["traces.jsonl"]
+
+
+def test_options_reach_the_runs(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--sample-concurrency", "7", "--state-ratio", "0.5", "--label-capacity", "9", "--load-bound", "2"]
+    options += ["--band-s", "5", "--bucket-s", "2", "--seed", "4", "--workers", "3", "--environment-concurrency", "2"]
+    assert main(["simulate", str(trace), "--json", *options]) == 0
+    settings = json.loads(capsys.readouterr().out)["runs"][-1]["settings"]
+    expected = {
+        "sample_concurrency": 7,
+        "state_ratio": 0.5,
+        "label_capacity": 9,
+        "load_bound": 2.0,
+        "band_s": 5.0,
+        "bucket_s": 2.0,
+        "seed": 4,
+        "workers": 3,
+        "environment_concurrency": 2,
+    }
+    assert {name: settings[name] for name in expected} == expected
+
+
+def test_report_goes_where_it_is_told(trace: Path, folder: Path) -> None:
+    assert main(["simulate", str(trace), "--json", "--report", "mine.html"]) == 0
+    assert sorted(os.listdir(folder)) == ["mine.html", "traces.jsonl"]
+    assert (folder / "mine.html").stat().st_mode & 0o044
+
+
+def test_absent_durations_are_refused_unless_assumed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "chat.jsonl"
+    write_trajectories(path, generate("tool-user", 5, 1))
+    assert main(["simulate", str(path)]) == 2
+    assert "--absent-environment-s" in one_line(capsys)
+    assert main(["simulate", str(path), "--json", "--absent-environment-s", "0"]) == 0
+
+
+def test_a_model_file_of_ones_own(trace: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from coresched.lab.simulator.model import load_worker_model
+
+    model = msgspec.structs.replace(load_worker_model(), name="mine", pool_tokens=500_000)
+    (folder / "mine.json").write_bytes(msgspec.json.encode(model))
+    assert main(["simulate", str(trace), "--json", "--worker-model", "mine.json"]) == 0
+    assert json.loads(capsys.readouterr().out)["worker_model"] == "mine"
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "bad.jsonl"),
+        ("", "bad.jsonl"),
+        ("\n\n", "bad.jsonl"),
+        ('{"id": "a", "initial_prompt_tokens": 1, "turns": [{"output_tokens": -5}]}', "turns[0].output_tokens is -5"),
+    ],
+)
+def test_bad_traces_are_refused_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], text: str | None, said: str
+) -> None:
+    if text is not None:
+        (folder / "bad.jsonl").write_text(text)
+    assert main(["simulate", "bad.jsonl"]) == 2
+    assert said in one_line(capsys)
+    assert "coresched-report.html" not in os.listdir(folder)
+
+
+def test_broken_json_is_placed(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = trace.read_text().splitlines()
+    lines[6] = lines[6][:40]
+    trace.write_text("\n".join(lines))
+    assert main(["simulate", str(trace)]) == 2
+    assert "line 7" in one_line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--sample-concurrency", "0", "at least 1"),
+        ("--environment-concurrency", "0", "at least 1"),
+        ("--workers", "two", "'two' is not an integer"),
+        ("--load-bound", "0.9", "at least 1"),
+        ("--load-bound", "nan", "not finite"),
+        ("--state-ratio", "0", "greater than 0"),
+        ("--band-s", "-1", "greater than 0"),
+        ("--absent-environment-s", "-0.5", "at least 0"),
+        ("--worker-model", "nowhere.json", "shipped: h20-tp4-hybrid"),
+        ("--report", "no/such/folder/x.html", "create it first"),
+        ("--report", ".", "is a directory"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(
+    trace: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, said: str
+) -> None:
+    try:
+        code = main(["simulate", str(trace), option, value])
+    except SystemExit as stopped:
+        code = int(stopped.code or 0)
+    assert code == 2
+    err = one_line(capsys)
+    assert option.lstrip("-").split("-")[0] in err
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("{", "truncated"), ("{}", "missing required field"), ('{"pool_tokens": -1}', "pool_tokens"), ('{"x": 1}', "x")],
+)
+def test_bad_model_files_are_refused(
+    trace: Path, folder: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    (folder / "model.json").write_text(text)
+    assert main(["simulate", str(trace), "--worker-model", "model.json"]) == 2
+    err = one_line(capsys)
+    assert "model.json" in err
+    assert said in err
+
+
+def test_ctrl_c_leaves_no_report(folder: Path) -> None:
+    path = folder / "many.jsonl"
+    write_trajectories(path, generate("swe", 4000, 1))
+    command = [sys.executable, "-m", "coresched", "simulate", str(path), "--environment-concurrency", "8"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out == ""
+    assert err == "coresched simulate: interrupted, nothing was written\n"
+    assert os.listdir(folder) == ["many.jsonl"]
+
+
+def test_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["demo"], ["simulate"], ["trace", "show"], ["trace", "generate"]):
+        with pytest.raises(SystemExit) as stopped:
+            main([*command, "--help"])
+        assert stopped.value.code == 0
+        out = capsys.readouterr().out
+        assert f"coresched {' '.join(command)}" in out.split("xample")[-1]
