@@ -29,7 +29,7 @@ def read_trajectories(path: str | Path) -> Iterator[Trajectory]:
     for number, line in _lines(path):
         try:
             trajectory = _decode(line)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(f"{path}, line {number}: {explain(line, error)}") from None
         first = line_of.setdefault(trajectory.id, number)
         if first != number:

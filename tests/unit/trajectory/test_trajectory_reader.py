@@ -118,7 +118,7 @@ def refusal(path: Path) -> str:
             b"[1, 2]\n",
             "the line is [1, 2]; it must be one JSON object with id, initial_prompt_tokens and turns",
         ),
-        (b'{"id": "a", }\n', "broken JSON at column 13: "),
+        (b'{"id": "a" "b"}\n', "broken JSON at column 12: expecting ',' delimiter; every line must be"),
         (
             b'{"id": "a", "turns": [\n',
             "broken JSON at column 23: expecting value; every line must be one whole JSON",

@@ -41,6 +41,8 @@ def test_the_three_formats_hold_the_same_lines_and_the_same_input_gives_the_same
         write_trajectories(tmp_path / name, generate("swe", 5, 1))
         assert (tmp_path / name).read_bytes() == first
     plain = (tmp_path / "a.jsonl").read_bytes()
+    # Neither a time stamp nor a file name in the gzip header: the same bytes tomorrow, under another name.
+    assert (tmp_path / "a.jsonl.gz").read_bytes()[3:8] == bytes(5)
     assert gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()) == plain
     with zstandard.open(tmp_path / "a.jsonl.zst") as stream:
         assert stream.read() == plain
