@@ -8,12 +8,17 @@ from rich.console import Console
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise  # the BrokenPipeError being handled: `main` ends quietly, rich would exit with code 1
+
+
 def stdout_console() -> Console:
     """The console of standard output. Prints text as it is: no markup, no emoji codes, no guessed colours."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A file name or an id that the terminal's encoding lacks must not end the command.
         sys.stdout.reconfigure(errors="replace")
-    return Console(markup=False, emoji=False, highlight=False)
+    return _Console(markup=False, emoji=False, highlight=False)
 
 
 def bar(console: Console, share: float, width: int) -> str:

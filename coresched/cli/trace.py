@@ -94,7 +94,7 @@ def _add_generate(subcommands: "Subparsers[argparse.ArgumentParser]") -> None:
 def _show(args: argparse.Namespace) -> int:
     found = profile(read_files(args.files))
     if args.json:
-        print(json.dumps({"files": args.files, **dataclasses.asdict(found)}, indent=2))
+        print(json.dumps({"files": args.files, **dataclasses.asdict(found)}, indent=2), flush=True)
     else:
         _print_profile(stdout_console(), args.files, found)
     return 0
@@ -115,7 +115,7 @@ def _print_profile(console: Console, files: list[str], found: TraceProfile) -> N
     console.print()
     side_by_side = console.width >= _SIDE_BY_SIDE_COLUMNS
     width = min(console.width, 140)
-    charts = [("Turns a trajectory", found.turns_histogram, _whole)]
+    charts = [("Turns per trajectory", found.turns_histogram, _whole)]
     if found.environment_histogram is not None:
         charts.append(("Environment durations, s (log scale)", found.environment_histogram, _seconds))
     drawn = [
@@ -156,20 +156,20 @@ def _percentiles(found: TraceProfile) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column("", style="cyan", no_wrap=True)
     for name in ("mean", "p50", "p90", "p99", "max"):
-        table.add_column(name, justify="right", min_width=8)
+        table.add_column(name, justify="right", min_width=7)
     rows: list[tuple[str, Distribution | None, Callable[[float], str]]] = [
-        ("Turns a trajectory", found.turns_per_trajectory, _whole),
+        ("Turns per trajectory", found.turns_per_trajectory, _whole),
         ("Initial prompt, tokens", found.initial_prompt_tokens, _whole),
         ("Final context, tokens", found.final_context_tokens, _whole),
-        ("Prompt a request, tokens", found.prompt_tokens, _whole),
-        ("Output a turn, tokens", found.output_tokens, _whole),
+        ("Prompt per request, tokens", found.prompt_tokens, _whole),
+        ("Output per turn, tokens", found.output_tokens, _whole),
         ("Response, tokens", found.response_tokens, _whole),
         ("Environment stage, s", found.environment_s, _seconds),
         ("Inference, s", found.inference_s, _seconds),
     ]
     for name, row, form in rows:
         if row is None:
-            table.add_row(name, Text("not recorded", style="dim"))
+            table.add_row(name, Text("absent", style="dim"))
         else:
             mean = f"{row.mean:.1f}" if form is _whole and row.mean < 1000 else form(row.mean)
             table.add_row(name, mean, *(form(value) for value in (row.p50, row.p90, row.p99, row.max)))
@@ -183,7 +183,7 @@ def _chart(
     whole = form is _whole
     labels = [_bin_label(low, high, whole) for low, high in pairwise(edges)]
     numbers = [_whole(count) for count in counts]
-    bar_width = width - max(map(len, labels)) - max(map(len, numbers)) - 4
+    bar_width = max(width - max(map(len, labels)) - max(map(len, numbers)) - 4, 4)
     chart = Table.grid(padding=(0, 2, 0, 0))
     chart.title, chart.title_justify, chart.title_style = title, "left", "bold"
     chart.add_column(justify="right", no_wrap=True)

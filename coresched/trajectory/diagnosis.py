@@ -19,8 +19,6 @@ _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst"}
 
 def explain(line: bytes, error: Exception) -> str:
     """One sentence for the error that decoding `line` as a Trajectory raised."""
-    if isinstance(error, RecursionError):
-        return "the JSON is nested too deeply; a trajectory needs five levels"
     try:
         text = line.decode()
     except UnicodeDecodeError as bad:
@@ -30,10 +28,12 @@ def explain(line: bytes, error: Exception) -> str:
         return f"byte 0x{line[bad.start]:02x} at column {bad.start + 1} is not UTF-8; save the file as UTF-8"
     try:
         # Python refuses to convert thousands of digits; the first sixty are more than is shown.
-        data = json.loads(text, parse_int=lambda digits: int(digits[:60]))
+        data = json.loads(text.rstrip(), parse_int=lambda digits: int(digits[:60]))
+    except RecursionError:
+        return "the JSON is nested too deeply; a trajectory needs five levels"
     except json.JSONDecodeError as bad:
         what = bad.msg[0].lower() + bad.msg[1:]
-        return f"broken JSON at column {bad.colno}: {what}; every line must be one whole JSON object"
+        return f"broken JSON at column {bad.pos + 1}: {what}; every line must be one whole JSON object"
     if not isinstance(error, msgspec.ValidationError):
         # Python's reader is the more lenient one: it takes NaN and Infinity, which JSON does not have.
         try:

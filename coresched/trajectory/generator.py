@@ -143,7 +143,7 @@ def _environment(profile: WorkloadProfile, rng: Random) -> Environment:
     if not profile.environment_s:
         return Environment(response_tokens=response)
     weights, distributions = zip(*profile.environment_s, strict=True)
-    share = rng.random() * sum(weights)
+    share = rng.random()
     chosen = min(bisect_right(list(accumulate(weights)), share), len(weights) - 1)
     duration = round(distributions[chosen].draw(rng), 3)
     return Environment(duration_s=duration, response_tokens=response, duration_quality="exact")

@@ -35,7 +35,9 @@ def log_histogram(values: Sequence[float]) -> Histogram:
     Values below the first edge, which is 0.001 or more, are in a first bin that starts at 0. `values` is not
     empty and not negative.
     """
-    low, high = max(min(values), MIN_LOG_EDGE), max(max(values), MIN_LOG_EDGE)
+    low, high = max(min(values), MIN_LOG_EDGE), max(values)
+    if high < low:
+        return Histogram((0.0, MIN_LOG_EDGE), (len(values),))
     edges = _log_edges(low, high, (1, 2, 5))
     if len(edges) - 1 > MAX_BINS:
         edges = _log_edges(low, high, (1,))

@@ -9,6 +9,7 @@ import msgspec
 from coresched.errors import InputError
 from coresched.trajectory.compression import DAMAGED, format_name, open_input
 from coresched.trajectory.diagnosis import explain
+from coresched.trajectory.refusal import shown
 from coresched.trajectory.schema import Trajectory
 
 MAX_LINE_BYTES = 64 << 20  # half a million turns; bounds the memory a file that is no trace file can take
@@ -28,12 +29,12 @@ def read_trajectories(path: str | Path) -> Iterator[Trajectory]:
     for number, line in _lines(path):
         try:
             trajectory = _decode(line)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(f"{path}, line {number}: {explain(line, error)}") from None
         first = line_of.setdefault(trajectory.id, number)
         if first != number:
             raise InputError(
-                f"{path}, line {number}: id is {trajectory.id!r}, as on line {first}; "
+                f"{path}, line {number}: id is {shown(trajectory.id)}, as on line {first}; "
                 "an id must be unique within a file"
             )
         yield trajectory
@@ -61,7 +62,7 @@ def load_trajectories(paths: str | Path | Iterable[str | Path]) -> list[Trajecto
     for path, trajectory in _with_files(paths):
         if trajectory.id in file_of:
             raise InputError(
-                f"{path}: id {trajectory.id!r} is in {file_of[trajectory.id]} too; "
+                f"{path}: id {shown(trajectory.id)} is in {file_of[trajectory.id]} too; "
                 "in one batch every id must be unique, so rename one or load the files apart"
             )
         file_of[trajectory.id] = path
@@ -70,12 +71,12 @@ def load_trajectories(paths: str | Path | Iterable[str | Path]) -> list[Trajecto
 
 
 def _with_files(paths: str | Path | Iterable[str | Path]) -> Iterator[tuple[str, Trajectory]]:
-    paths = [os.fspath(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-    for number, path in enumerate(paths, 1):
-        for trajectory in read_trajectories(path):
-            if len(paths) > 1 and trajectory.group is None and trajectory.shared_prefix_tokens:
+    names = [os.fspath(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+    for number, name in enumerate(names, 1):
+        for trajectory in read_trajectories(name):
+            if len(names) > 1 and trajectory.group is None and trajectory.shared_prefix_tokens:
                 trajectory = msgspec.structs.replace(trajectory, group=f"file {number}")
-            yield path, trajectory
+            yield name, trajectory
 
 
 def _lines(path: str) -> Iterator[tuple[int, bytes]]:

@@ -38,6 +38,7 @@ RULES = {
 def shown(value: object, limit: int = 60) -> str:
     """The value as JSON on one line, at most `limit` characters."""
     text = json.dumps(value, ensure_ascii=False, default=repr)
+    text = text.encode(errors="backslashreplace").decode()  # half a surrogate pair cannot be printed
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

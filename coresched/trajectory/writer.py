@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from coresched.errors import InputError
 from coresched.trajectory.compression import compressed_output
 from coresched.trajectory.diagnosis import explain
+from coresched.trajectory.refusal import shown
 from coresched.trajectory.schema import Trajectory
 
 
@@ -45,15 +46,15 @@ def write_trajectories(path: str | Path, trajectories: Iterable[Trajectory]) -> 
     return count
 
 
-def _lines(trajectories: Iterable[Trajectory]) -> Iterable[bytes]:
+def _lines(trajectories: Iterable[Trajectory]) -> Iterator[bytes]:
     encode = msgspec.json.Encoder().encode
     decode = msgspec.json.Decoder(Trajectory).decode
     ids: set[str] = set()
     for number, trajectory in enumerate(trajectories, 1):
-        where = f"trajectory {number} ({trajectory.id})"
+        where = f"trajectory {number} (id {shown(trajectory.id)})"
         try:
             line = encode(trajectory)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:  # meta may hold anything
+        except (TypeError, ValueError, RecursionError) as error:  # meta may hold anything
             raise InputError(f"{where} cannot be written as JSON: {error}") from None
         try:
             decode(line)
