@@ -12,7 +12,7 @@ extensions = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts),
         [str(path.relative_to(ROOT))],
         language="c++",
-        # No contraction into fused multiply-adds: simulated times must be bit-equal to the plain-Python twin's.
+        # No fused multiply-adds: simulated times must be bit-equal to the plain-Python twin's.
         extra_compile_args=["-O2", "-std=c++17", "-ffp-contract=off"],
     )
     for path in sorted((ROOT / "coresched").rglob("*.pyx"))

@@ -5,4 +5,11 @@ from coresched.core import ChainAdvancingQueue, LoadBoundedRouter, RoutingPrefix
 
 __version__ = "0.1.0"
 
-__all__ = ["Batch", "ChainAdvancingQueue", "LoadBoundedRouter", "RoutingPrefixPolicy", "Waiting", "__version__"]
+__all__ = [
+    "Batch",
+    "ChainAdvancingQueue",
+    "LoadBoundedRouter",
+    "RoutingPrefixPolicy",
+    "Waiting",
+    "__version__",
+]

@@ -17,7 +17,9 @@ from coresched.lab.simulator.workload import Workload, build_workload
 from coresched.trajectory.schema import Environment, Trajectory, Turn
 
 
-def trajectory(name: str, turns: Sequence[tuple[int, float | None, int]], prompt: int = 50, **fields: Any) -> Trajectory:
+def trajectory(
+    name: str, turns: Sequence[tuple[int, float | None, int]], prompt: int = 50, **fields: Any
+) -> Trajectory:
     """``turns`` are (output tokens, environment seconds, response tokens)."""
     return Trajectory(
         id=name,
@@ -41,7 +43,9 @@ def small_model(**changes: Any) -> WorkerModel:
 
 def free_scheduling(model: WorkerModel) -> WorkerModel:
     """The same worker with an ordering of the waiting queue that takes no time."""
-    times = msgspec.structs.replace(model.times, match_s=0.0, match_token_s=0.0, tree_node_s=0.0, queue_entry_s=0.0)
+    times = msgspec.structs.replace(
+        model.times, match_s=0.0, match_token_s=0.0, tree_node_s=0.0, queue_entry_s=0.0
+    )
     return msgspec.structs.replace(model, times=times)
 
 
@@ -119,10 +123,14 @@ def models(draw: st.DrawFn) -> WorkerModel:
         max_running_requests=draw(st.sampled_from([1, 2, 5, 4096])),
     )
     if draw(st.booleans()):
-        times = {name: draw(seconds) for name in StepTimes.__struct_fields__ if name != "decode_knee_sequences"}
+        times = {
+            name: draw(seconds) for name in StepTimes.__struct_fields__ if name != "decode_knee_sequences"
+        }
         times["decode_step_s"] = draw(st.floats(0.001, 0.1))
         times["decode_context_token_s"] = draw(st.one_of(st.just(0.0), st.floats(0.0, 1e-5)))
-        model = msgspec.structs.replace(model, times=StepTimes(decode_knee_sequences=draw(st.integers(0, 6)), **times))
+        model = msgspec.structs.replace(
+            model, times=StepTimes(decode_knee_sequences=draw(st.integers(0, 6)), **times)
+        )
     return model
 
 

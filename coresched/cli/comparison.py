@@ -19,7 +19,9 @@ from coresched.lab.simulator.model import load_worker_model
 from coresched.trajectory.schema import Trajectory
 
 
-def run_comparison(args: argparse.Namespace, trajectories: Sequence[Trajectory], *, title: str, workload: str) -> int:
+def run_comparison(
+    args: argparse.Namespace, trajectories: Sequence[Trajectory], *, title: str, workload: str
+) -> int:
     """Simulate the ladder that ``args`` describe; print table or JSON; write the report last, whole or not at all."""
     model = load_worker_model(args.worker_model)
     report = args.report or (None if args.json else args.default_report)

@@ -13,11 +13,12 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         commands,
         "demo",
         summary="see coordinated scheduling against the usual defaults, on a shipped workload",
-        description="Run a shipped batch of agent trajectories in virtual time: first under the usual defaults, then with\n"
-        "one scheduling mechanism added after another. Needs no GPU and no network.",
+        description="Run a shipped batch of agent trajectories in virtual time: first under the usual\n"
+        "defaults, then with one scheduling mechanism added after another. Needs no GPU and no\n"
+        "network.",
         example="coresched demo",
     )
-    add_run_options(parser, workers=2, environment_concurrency=24)
+    add_run_options(parser, workers=2, environment_concurrency=32, worker_model="h20-tp4-hybrid-tight")
     add_output_options(parser, report="coresched-demo.html")
     parser.set_defaults(run=run)
 

@@ -5,12 +5,15 @@ from pathlib import Path
 
 from coresched.cli.parser import CommandParser, count, number
 from coresched.lab.ladder import Choices
-from coresched.lab.simulator.model import DEFAULT_MODEL
 
 
-def add_run_options(parser: CommandParser, *, workers: int, environment_concurrency: int | None) -> None:
+def add_run_options(
+    parser: CommandParser, *, workers: int, environment_concurrency: int | None, worker_model: str
+) -> None:
     runs = parser.add_argument_group("the deployment")
-    runs.add_argument("--workers", type=count, default=workers, metavar="W", help="model workers (default %(default)s)")
+    runs.add_argument(
+        "--workers", type=count, default=workers, metavar="W", help="model workers (default %(default)s)"
+    )
     runs.add_argument(
         "--environment-concurrency",
         type=count,
@@ -21,26 +24,46 @@ def add_run_options(parser: CommandParser, *, workers: int, environment_concurre
     )
     runs.add_argument(
         "--worker-model",
-        default=DEFAULT_MODEL,
+        default=worker_model,
         metavar="NAME|FILE",
         help="memory and step times of a worker (default %(default)s)",
     )
     policy = parser.add_argument_group("the scheduling (defaults come from the capacity model)")
     policy.add_argument(
-        "--sample-concurrency", type=count, metavar="C_S", help="samples admitted at once in the decoupled runs"
+        "--sample-concurrency",
+        type=count,
+        metavar="C_S",
+        help="samples admitted at once in the decoupled runs",
     )
     policy.add_argument(
-        "--state-ratio", type=number(above=0), metavar="R", help="state memory over KV memory after the baseline"
-    )
-    policy.add_argument("--label-capacity", type=count, metavar="C_A", help="trajectory labels a worker remembers (RP)")
-    policy.add_argument(
-        "--load-bound", type=number(at_least=1), default=1.25, metavar="ALPHA", help="LBCH bound (default %(default)s)"
-    )
-    policy.add_argument(
-        "--band-s", type=number(above=0), default=30.0, metavar="B", help="CAAS arrival band (default %(default)s)"
+        "--state-ratio",
+        type=number(above=0),
+        metavar="R",
+        help="state memory over KV memory after the baseline",
     )
     policy.add_argument(
-        "--bucket-s", type=number(above=0), default=1.0, metavar="D_I", help="CAAS duration bucket (default %(default)s)"
+        "--label-capacity", type=count, metavar="C_A", help="trajectory labels a worker remembers (RP)"
+    )
+    policy.add_argument(
+        "--load-bound",
+        type=number(at_least=1),
+        default=1.25,
+        metavar="ALPHA",
+        help="LBCH bound (default %(default)s)",
+    )
+    policy.add_argument(
+        "--band-s",
+        type=number(above=0),
+        default=30.0,
+        metavar="B",
+        help="CAAS arrival band (default %(default)s)",
+    )
+    policy.add_argument(
+        "--bucket-s",
+        type=number(above=0),
+        default=1.0,
+        metavar="D_I",
+        help="CAAS duration bucket (default %(default)s)",
     )
     policy.add_argument(
         "--seed",
@@ -53,7 +76,9 @@ def add_run_options(parser: CommandParser, *, workers: int, environment_concurre
 
 def add_output_options(parser: CommandParser, *, report: str) -> None:
     output = parser.add_argument_group("output")
-    output.add_argument("--json", action="store_true", help="print the results as JSON, and no report unless --report")
+    output.add_argument(
+        "--json", action="store_true", help="print the results as JSON, and no report unless --report"
+    )
     output.add_argument(
         "--report", type=Path, metavar="FILE.html", help=f"where the HTML report goes (default {report})"
     )

@@ -24,7 +24,12 @@ class Bounds:
 
 
 def lower_bounds(
-    workload: Workload, model: WorkerModel, memory: Memory, *, workers: int, environment_concurrency: int | None
+    workload: Workload,
+    model: WorkerModel,
+    memory: Memory,
+    *,
+    workers: int,
+    environment_concurrency: int | None,
 ) -> Bounds:
     """Bound the makespan from three sides.
 

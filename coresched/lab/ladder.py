@@ -34,9 +34,7 @@ class Choices:
 
 def pool_balance(trajectories: Sequence[Trajectory], model: WorkerModel) -> PoolBalance:
     """The capacity model of this workload on this worker: L_kv is the mean context at the final turn."""
-    final = [
-        trajectory.prompt_tokens()[-1] + trajectory.turns[-1].output_tokens for trajectory in trajectories
-    ]
+    final = [trajectory.final_context_tokens for trajectory in trajectories]
     return PoolBalance(
         pool_tokens=model.pool_tokens,
         trajectory_tokens=sum(final) / len(final),
@@ -90,11 +88,16 @@ def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, cho
             f"one limit for samples and environments (C_S = {baseline.sample_concurrency}, {limit}), "
             f"r = {baseline.state_ratio:g}, FCFS, cache-aware routing",
         ),
-        Rung(decoupled, f"samples admitted apart from environment slots, C_S = {decoupled.sample_concurrency}"),
         Rung(
-            pools, f"cache pools balanced for this workload, r = {ratio:.3g}, so C_S = {pools.sample_concurrency}"
+            decoupled, f"samples admitted apart from environment slots, C_S = {decoupled.sample_concurrency}"
         ),
-        Rung(lbch, f"trajectories kept on their worker within a load bound (LBCH), alpha = {lbch.load_bound:g}"),
+        Rung(
+            pools,
+            f"cache pools balanced for this workload, r = {ratio:.3g}, so C_S = {pools.sample_concurrency}",
+        ),
+        Rung(
+            lbch, f"trajectories kept on their worker within a load bound (LBCH), alpha = {lbch.load_bound:g}"
+        ),
         Rung(prefix, f"warm requests first inside each worker (RP), C_A = {prefix.label_capacity}"),
         Rung(
             coordinated,

@@ -33,7 +33,9 @@ def test_compiled_and_twin_count_the_same(
 
 @given(batches(), runs(), models())
 @hypothesis_settings(max_examples=150, deadline=None)
-def test_conservation_and_bounds(trajectories: list[Trajectory], run: RunSettings, model: WorkerModel) -> None:
+def test_conservation_and_bounds(
+    trajectories: list[Trajectory], run: RunSettings, model: WorkerModel
+) -> None:
     assume(fits(trajectories, run, model))
     outcome = outcome_of(trajectories, run, model)
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]

@@ -58,7 +58,8 @@ def _table(comparison: Comparison) -> str:
     heads = [f"{name} ({unit.name})" if name in ("makespan", "L5") else name for name in COLUMNS]
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table_rows(comparison)
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in table_rows(comparison)
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
@@ -73,7 +74,12 @@ def _completion_chart(comparison: Comparison, unit: TimeUnit, end_s: float) -> s
         for number, run in enumerate(comparison.runs)
     ]
     return line_chart(
-        lines, x_label=f"time ({unit.name})", y_label="completed", x_max=unit.scale(end_s), y_max=1.0, percent=True
+        lines,
+        x_label=f"time ({unit.name})",
+        y_label="completed",
+        x_max=unit.scale(end_s),
+        y_max=1.0,
+        percent=True,
     )
 
 
@@ -81,14 +87,21 @@ def _in_flight_chart(comparison: Comparison, unit: TimeUnit, end_s: float) -> st
     lines = [
         Line(
             run.settings.name,
-            [(unit.scale(t), value) for t, value in total_curve(in_flight_curves(run.outcome, run.metrics.makespan_s))],
+            [
+                (unit.scale(t), value)
+                for t, value in total_curve(in_flight_curves(run.outcome, run.metrics.makespan_s))
+            ],
             _style(number, len(comparison.runs)),
         )
         for number, run in enumerate(comparison.runs)
     ]
     most = max(value for line in lines for _, value in line.points)
     return line_chart(
-        lines, x_label=f"time ({unit.name})", y_label="requests in flight", x_max=unit.scale(end_s), y_max=most
+        lines,
+        x_label=f"time ({unit.name})",
+        y_label="requests in flight",
+        x_max=unit.scale(end_s),
+        y_max=most,
     )
 
 

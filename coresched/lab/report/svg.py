@@ -19,7 +19,9 @@ class Line:
     style: str
 
 
-def line_chart(lines: list[Line], *, x_label: str, y_label: str, x_max: float, y_max: float, percent: bool = False) -> str:
+def line_chart(
+    lines: list[Line], *, x_label: str, y_label: str, x_max: float, y_max: float, percent: bool = False
+) -> str:
     """Draw curves over 0 to ``x_max`` and 0 to ``y_max`` with axes, grid and a legend below."""
     x_ticks, y_ticks = ticks(x_max), ticks(y_max)
     y_top = max(y_max, y_ticks[-1])
@@ -36,8 +38,12 @@ def line_chart(lines: list[Line], *, x_label: str, y_label: str, x_max: float, y
     ]
     for tick in y_ticks:
         text = f"{tick:.0%}" if percent else f"{tick:g}"
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">{text}</text>')
+        parts.append(
+            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>'
+        )
+        parts.append(
+            f'<text class="tick" x="{LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">{text}</text>'
+        )
     for tick in x_ticks:
         parts.append(
             f'<text class="tick" x="{x(tick):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{tick:g}</text>'
@@ -49,11 +55,11 @@ def line_chart(lines: list[Line], *, x_label: str, y_label: str, x_max: float, y
     )
     for line in lines:
         path = " ".join(f"{x(px):.1f},{y(py):.1f}" for px, py in line.points)
-        parts.append(f'<polyline class="curve {line.style}" points="{path}"><title>{escape(line.label)}</title></polyline>')
+        parts.append(
+            f'<polyline class="curve {line.style}" points="{path}"><title>{escape(line.label)}</title></polyline>'
+        )
     parts.append("</svg>")
-    legend = "".join(
-        f'<span><i class="key {line.style}"></i>{escape(line.label)}</span>' for line in lines
-    )
+    legend = "".join(f'<span><i class="key {line.style}"></i>{escape(line.label)}</span>' for line in lines)
     return f'{"".join(parts)}<div class="legend">{legend}</div>'
 
 

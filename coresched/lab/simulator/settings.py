@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import Final
+from typing import Final, Literal, get_args
 
 from coresched.errors import InputError
 
-WORKER_POLICIES: Final = ("fcfs", "lpm", "dfs-weight", "routing-prefix")
-ROUTERS: Final = ("round-robin", "cache-aware", "consistent-hash", "lbch")
-ENVIRONMENT_POLICIES: Final = ("fcfs", "caas")
+WorkerPolicy = Literal["fcfs", "lpm", "dfs-weight", "routing-prefix"]
+Routing = Literal["round-robin", "cache-aware", "consistent-hash", "lbch"]
+EnvironmentPolicy = Literal["fcfs", "caas"]
+
+WORKER_POLICIES: Final[tuple[WorkerPolicy, ...]] = get_args(WorkerPolicy)
+ROUTERS: Final[tuple[Routing, ...]] = get_args(Routing)
+ENVIRONMENT_POLICIES: Final[tuple[EnvironmentPolicy, ...]] = get_args(EnvironmentPolicy)
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,9 @@ class RunSettings:
     environment_concurrency: int | None
     state_ratio: float
     label_capacity: int
-    worker_policy: str = "fcfs"
-    routing: str = "cache-aware"
-    environment_policy: str = "fcfs"
+    worker_policy: WorkerPolicy = "fcfs"
+    routing: Routing = "cache-aware"
+    environment_policy: EnvironmentPolicy = "fcfs"
     load_bound: float = 1.25
     band_s: float = 30.0
     bucket_s: float = 1.0
@@ -59,7 +63,9 @@ class RunSettings:
         for field in ("state_ratio", "band_s", "bucket_s"):
             value = getattr(self, field)
             self._require(field, isfinite(value) and value > 0, "a positive finite number")
-        self._require("load_bound", isfinite(self.load_bound) and self.load_bound >= 1, "a finite number of at least 1")
+        self._require(
+            "load_bound", isfinite(self.load_bound) and self.load_bound >= 1, "a finite number of at least 1"
+        )
         for field, choices in (
             ("worker_policy", WORKER_POLICIES),
             ("routing", ROUTERS),

@@ -38,7 +38,11 @@ class Workload:
 
 
 def build_workload(
-    trajectories: Iterable[Trajectory], *, page_tokens: int, seed: int = 0, absent_environment_s: float | None = None
+    trajectories: Iterable[Trajectory],
+    *,
+    page_tokens: int,
+    seed: int = 0,
+    absent_environment_s: float | None = None,
 ) -> Workload:
     """Lay the trajectories out for a simulated run.
 
@@ -63,7 +67,9 @@ def build_workload(
         ):
             prompt.append(prompt_tokens)
             output.append(turn.output_tokens)
-            cached.append(prompt_tokens + turn.output_tokens if turn.kept == turn.output_tokens else prompt_tokens)
+            cached.append(
+                prompt_tokens + turn.output_tokens if turn.kept == turn.output_tokens else prompt_tokens
+            )
             duration = NO_ENVIRONMENT
             if turn.env is not None:
                 recorded = turn.env.duration_s if turn.env.duration_s is not None else absent_environment_s

@@ -1,6 +1,6 @@
 """The workload shipped with the package, so that a first run needs no trace of one's own.
 
-swe-demo.jsonl.gz is what `coresched trace generate swe --count 240 --seed 7` writes.
+swe-demo.jsonl.gz is what `coresched trace generate swe --count 600 --seed 2` writes.
 """
 
 from importlib.resources import as_file, files
@@ -10,6 +10,6 @@ from coresched.trajectory.schema import Trajectory
 
 
 def demo_workload() -> list[Trajectory]:
-    """240 trajectories of the generator's `swe` profile, seed 7."""
+    """600 trajectories of the generator's `swe` profile, seed 2."""
     with as_file(files(__name__) / "swe-demo.jsonl.gz") as path:
         return load_trajectories(path)

@@ -54,8 +54,28 @@ def test_simulate_json_is_the_comparison_and_nothing_else(
 
 
 def test_options_reach_the_runs(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--sample-concurrency", "7", "--state-ratio", "0.5", "--label-capacity", "9", "--load-bound", "2"]
-    options += ["--band-s", "5", "--bucket-s", "2", "--seed", "4", "--workers", "3", "--environment-concurrency", "2"]
+    options = [
+        "--sample-concurrency",
+        "7",
+        "--state-ratio",
+        "0.5",
+        "--label-capacity",
+        "9",
+        "--load-bound",
+        "2",
+    ]
+    options += [
+        "--band-s",
+        "5",
+        "--bucket-s",
+        "2",
+        "--seed",
+        "4",
+        "--workers",
+        "3",
+        "--environment-concurrency",
+        "2",
+    ]
     assert main(["simulate", str(trace), "--json", *options]) == 0
     settings = json.loads(capsys.readouterr().out)["runs"][-1]["settings"]
     expected = {
@@ -78,7 +98,9 @@ def test_report_goes_where_it_is_told(trace: Path, folder: Path) -> None:
     assert (folder / "mine.html").stat().st_mode & 0o044
 
 
-def test_absent_durations_are_refused_unless_assumed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_absent_durations_are_refused_unless_assumed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = folder / "chat.jsonl"
     write_trajectories(path, generate("tool-user", 5, 1))
     assert main(["simulate", str(path)]) == 2
@@ -109,7 +131,10 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         (None, "bad.jsonl"),
         ("", "bad.jsonl"),
         ("\n\n", "bad.jsonl"),
-        ('{"id": "a", "initial_prompt_tokens": 1, "turns": [{"output_tokens": -5}]}', "turns[0].output_tokens is -5"),
+        (
+            '{"id": "a", "initial_prompt_tokens": 1, "turns": [{"output_tokens": -5}]}',
+            "turns[0].output_tokens is -5",
+        ),
     ],
 )
 def test_bad_traces_are_refused_in_one_line(
@@ -161,7 +186,12 @@ def test_bad_options_are_refused_in_one_line(
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("{", "truncated"), ("{}", "missing required field"), ('{"pool_tokens": -1}', "pool_tokens"), ('{"x": 1}', "x")],
+    [
+        ("{", "truncated"),
+        ("{}", "missing required field"),
+        ('{"pool_tokens": -1}', "pool_tokens"),
+        ('{"x": 1}', "x"),
+    ],
 )
 def test_bad_model_files_are_refused(
     trace: Path, folder: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
@@ -177,7 +207,9 @@ def test_ctrl_c_leaves_no_report(folder: Path) -> None:
     path = folder / "many.jsonl"
     write_trajectories(path, generate("swe", 4000, 1))
     command = [sys.executable, "-m", "coresched", "simulate", str(path), "--environment-concurrency", "8"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         time.sleep(1.5)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)

@@ -47,7 +47,9 @@ def test_metrics_are_the_ratios_they_are_named_for() -> None:
 
 def test_output_imbalance_of_three_workers_is_the_normalised_mean_deviation() -> None:
     # mean 20, deviations 40 + 20 + 20 = 80, over 2 * 60 * (2/3) = 80: all on one worker is 1.
-    assert measure(outcome(workers=3, output_tokens=[60, 0, 0], busy_s=[0.0] * 3)).output_imbalance == pytest.approx(1)
+    assert measure(
+        outcome(workers=3, output_tokens=[60, 0, 0], busy_s=[0.0] * 3)
+    ).output_imbalance == pytest.approx(1)
     assert measure(outcome(workers=3, output_tokens=[20, 20, 20], busy_s=[0.0] * 3)).output_imbalance == 0
 
 

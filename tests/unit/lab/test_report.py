@@ -86,7 +86,12 @@ def test_each_rung_keeps_what_the_one_before_added(comparison: Comparison) -> No
 
 def test_chart_scales_to_its_axes() -> None:
     chart = line_chart(
-        [Line("a", [(0.0, 0.0), (10.0, 1.0)], "first")], x_label="t", y_label="v", x_max=10, y_max=1, percent=True
+        [Line("a", [(0.0, 0.0), (10.0, 1.0)], "first")],
+        x_label="t",
+        y_label="v",
+        x_max=10,
+        y_max=1,
+        percent=True,
     )
     (points,) = re.findall(r'points="([^"]*)"', chart)
     (x0, y0), (x1, y1) = (tuple(map(float, point.split(","))) for point in points.split())
@@ -97,14 +102,21 @@ def test_chart_scales_to_its_axes() -> None:
 
 @pytest.mark.parametrize(
     ("most", "expected"),
-    [(10, [0, 2, 4, 6, 8, 10]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]), (67, [0, 20, 40, 60]), (0, [0, 1]), (3, [0, 1, 2, 3])],
+    [
+        (10, [0, 2, 4, 6, 8, 10]),
+        (1, [0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (67, [0, 20, 40, 60]),
+        (0, [0, 1]),
+        (3, [0, 1, 2, 3]),
+    ],
 )
 def test_ticks_are_round(most: float, expected: list[float]) -> None:
     assert ticks(most) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
-    ("largest", "name", "text"), [(100, "s", "100.0"), (600, "min", "10.0"), (200_000, "h", "55.6"), (170_000, "min", "2,833")]
+    ("largest", "name", "text"),
+    [(100, "s", "100.0"), (600, "min", "10.0"), (200_000, "h", "55.6"), (170_000, "min", "2,833")],
 )
 def test_time_unit_fits_the_largest(largest: float, name: str, text: str) -> None:
     unit = TimeUnit(largest)

@@ -174,10 +174,14 @@ def test_lbch_is_better_balanced_than_hashing_alone() -> None:
 
 
 def test_routing_prefix_keeps_the_cache_where_fcfs_loses_it() -> None:
-    batch = [trajectory(f"t{number}", [(5, 0.0, 5)] * 12 + [(5, None, 0)], prompt=300) for number in range(40)]
+    batch = [
+        trajectory(f"t{number}", [(5, 0.0, 5)] * 12 + [(5, None, 0)], prompt=300) for number in range(40)
+    ]
     # Room for about 12 trajectories, 40 admitted.
     reuse = {
-        policy: simulate(batch, settings(worker_policy=policy, sample_concurrency=40, label_capacity=10), MODEL).metrics
+        policy: simulate(
+            batch, settings(worker_policy=policy, sample_concurrency=40, label_capacity=10), MODEL
+        ).metrics
         for policy in ("fcfs", "routing-prefix")
     }
     assert reuse["routing-prefix"].cache_reuse > reuse["fcfs"].cache_reuse + 0.2
@@ -191,7 +195,7 @@ def test_longest_prefix_match_gives_up_beyond_128_waiting() -> None:
     fcfs = simulate(batch, settings(sample_concurrency=400), small_model(max_running_requests=4)).metrics
     calm = simulate(batch[:100], settings(**run), small_model(max_running_requests=4)).metrics
     assert fcfs.priority_calculation_s == 0
-    assert 0 < crowded.priority_calculation_s
+    assert crowded.priority_calculation_s > 0
     assert crowded.priority_calculation_s / len(batch) < calm.priority_calculation_s / 100
 
 
@@ -219,11 +223,16 @@ def test_the_same_run_twice_is_the_same_and_another_seed_is_another_run() -> Non
     run = settings(workers=2, routing="lbch", environment_concurrency=3)
     once = outcome_of(batch, run, model)
     assert outcome_of(batch, run, model) == once
-    assert outcome_of(batch, settings(workers=2, routing="lbch", environment_concurrency=3, seed=5), model) != once
+    assert (
+        outcome_of(batch, settings(workers=2, routing="lbch", environment_concurrency=3, seed=5), model)
+        != once
+    )
 
 
 def test_a_trajectory_that_no_worker_can_hold_is_refused_by_name() -> None:
-    with pytest.raises(InputError, match=r"'big': turns\[1\] needs 7051 KV tokens but a worker's KV pool holds 6000"):
+    with pytest.raises(
+        InputError, match=r"'big': turns\[1\] needs 7051 KV tokens but a worker's KV pool holds 6000"
+    ):
         simulate([trajectory("big", [(1, 0.0, 7000), (1, None, 0)], prompt=49)], settings(), MODEL)
 
 
@@ -238,7 +247,9 @@ def test_an_unrecorded_duration_is_refused_or_assumed() -> None:
     assert first.env is not None
     unknown = msgspec.structs.replace(first, env=msgspec.structs.replace(first.env, duration_s=None))
     batch = [msgspec.structs.replace(batch[0], turns=(unknown, last))]
-    with pytest.raises(InputError, match=r"'a': turns\[0\]\.env\.duration_s is absent; .*--absent-environment-s"):
+    with pytest.raises(
+        InputError, match=r"'a': turns\[0\]\.env\.duration_s is absent; .*--absent-environment-s"
+    ):
         simulate(batch, settings(), MODEL)
     assert simulate(batch, settings(), MODEL, absent_environment_s=7.0).metrics.environment_s == 7.0
 

@@ -115,7 +115,7 @@ def test_bad_arguments_are_refused_at_the_call(arguments: tuple[str, int, int], 
 
 
 def test_the_shipped_workload_is_what_the_generator_gives() -> None:
-    assert demo_workload() == list(generate("swe", 240, 7))
+    assert demo_workload() == list(generate("swe", 600, 2))
     packed = files("coresched.trajectory.workloads").joinpath("swe-demo.jsonl.gz").read_bytes()
     assert len(packed) < 400_000
     assert packed[3:8] == bytes(5)  # no file name and no time stamp in the gzip header

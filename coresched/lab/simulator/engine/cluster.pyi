@@ -7,7 +7,9 @@ from coresched.lab.simulator.workload import Workload
 class Cluster:
     """Runs one batch: `advance` until it is done, then read `outcome`."""
 
-    def __init__(self, workload: Workload, settings: RunSettings, model: WorkerModel, memory: Memory) -> None: ...
+    def __init__(
+        self, workload: Workload, settings: RunSettings, model: WorkerModel, memory: Memory
+    ) -> None: ...
     @property
     def completed(self) -> int:
         """Samples finished so far."""

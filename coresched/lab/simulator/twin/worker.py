@@ -141,7 +141,10 @@ class SimulatedWorker:
         if new_tokens:
             times = self.times
             duration = (
-                times.prefill_batch_s + times.prefill_token_s * new_tokens + times.prefill_attended_token_s * attended + cost
+                times.prefill_batch_s
+                + times.prefill_token_s * new_tokens
+                + times.prefill_attended_token_s * attended
+                + cost
             )
             self.operation = PREFILL
             self.operation_start = t
@@ -169,7 +172,9 @@ class SimulatedWorker:
     def _wake_after_run(self) -> None:
         k = self.run_steps
         self.version += 1
-        self.wake_at(self.operation_start + k * self.step_s + self.step_growth_s * k * (k - 1) * 0.5, self.version)
+        self.wake_at(
+            self.operation_start + k * self.step_s + self.step_growth_s * k * (k - 1) * 0.5, self.version
+        )
 
     # --- the batch builder
 
@@ -275,4 +280,6 @@ class SimulatedWorker:
                 weight[group] = weight.get(group, 0) + 1
                 first.setdefault(group, position)
         last = (1, 0)
-        return [(-weight[group], first[group]) if hit else last for group, hit in zip(groups, hits, strict=True)]
+        return [
+            (-weight[group], first[group]) if hit else last for group, hit in zip(groups, hits, strict=True)
+        ]
