@@ -323,6 +323,27 @@ async def test_a_slot_granted_in_the_iteration_of_the_cancel_goes_to_the_next(
         assert_nothing_held(batch)
 
 
+async def test_a_stage_given_up_in_the_queue_leaves_the_sample_running() -> None:
+    async def stage(sample: Sample) -> None:
+        async with sample.environment():
+            await asyncio.sleep(0)
+
+    async with Batch(sample_concurrency=3, environment_concurrency=1) as batch:
+        async with batch.sample("patient") as patient, batch.sample("sample") as sample:
+            async with batch.sample("holder") as holder, holder.environment():
+                given_up = asyncio.ensure_future(stage(sample))
+                behind = asyncio.ensure_future(stage(patient))
+                await settle()
+                given_up.cancel()
+                await settle()
+                assert batch.report().samples["sample"].state == "admitted"
+                assert list(batch._local._waiters) == ["patient"]
+            await behind
+            await stage(sample)
+        assert batch.report().totals.environment_stages == 3
+        assert_nothing_held(batch)
+
+
 @pytest.mark.parametrize("block", range(8))
 async def test_random_cancellations_leak_nothing(block: int) -> None:
     for seed in range(block * 40, block * 40 + 40):
