@@ -213,6 +213,20 @@ def test_caas_prefers_faster_turns_at_equal_depth_by_bucket_of_the_mean() -> Non
     assert batch.dispatch(9.0) == ["fast"]
 
 
+def test_caas_buckets_the_mean_turn_not_the_sum() -> None:
+    batch = admitted("slow", "fast", environment_concurrency=1)
+    for beginning in (0.0, 10.0):
+        batch.start_inference("slow", beginning)
+        batch.start_inference("fast", beginning)
+        batch.finish_inference("fast", beginning + 0.25)
+        batch.finish_inference("slow", beginning + 0.75)
+    batch.request_environment("slow", 11.0)
+    batch.request_environment("fast", 11.0)
+    assert batch.dispatch(11.0) == [
+        "slow"
+    ]  # one bucket, so the earlier request; the sums are 1.5 s and 0.5 s
+
+
 def test_bands_count_from_the_first_submit() -> None:
     batch = Coordinator(2, 1)
     batch.admit(990.0)  # no beginning yet
