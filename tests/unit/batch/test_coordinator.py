@@ -1,9 +1,11 @@
 """Every step of the coordinator, what it changes, and what it refuses."""
 
+import doctest
 import math
 
 import pytest
 
+import coresched.batch.coordinator
 from coresched.batch.coordinator import Coordinator, Sample
 from coresched.batch.records import TransitionError
 
@@ -365,3 +367,9 @@ def test_options_can_be_read_back() -> None:
 def test_samples_are_made_by_the_coordinator_only() -> None:
     with pytest.raises(TypeError, match=r"Coordinator\.submit"):
         Sample()
+
+
+def test_the_example_in_the_documentation() -> None:
+    result = doctest.testmod(coresched.batch.coordinator)
+    assert result.attempted > 0
+    assert result.failed == 0

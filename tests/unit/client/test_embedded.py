@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -453,6 +453,11 @@ def test_one_event_loop_a_batch() -> None:
         with pytest.raises(RuntimeError, match="event loop"):
             await use()
 
+    def step(coroutine: Coroutine[Any, Any, None]) -> None:
+        """As a runner that is not asyncio would."""
+        with suppress(StopIteration):
+            coroutine.send(None)
+
     async def main() -> None:
         async with Batch(sample_concurrency=2, workers=["w"]) as batch:
             other = asyncio.new_event_loop()
@@ -463,6 +468,7 @@ def test_one_event_loop_a_batch() -> None:
                     sample.environment().__aenter__,
                 ):
                     await asyncio.to_thread(other.run_until_complete, elsewhere(use))
+                    await asyncio.to_thread(step, elsewhere(use))
                 async with sample.inference():
                     pass
             other.close()
