@@ -365,23 +365,4 @@ cdef class Coordinator:
 
     def summary(self):
         """Counts and summed times of the whole batch, as BatchSummary. O(samples)."""
-        cdef list times = [self.times(name) for name in self._by_name]
-        admitted = [one.admitted_at for one in times if one.admitted_at is not None]
-        ended = [one.finished_at for one in times if one.state == "finished"]
-        return BatchSummary(
-            samples=len(times),
-            waiting=self.waiting,
-            admitted=self.admitted,
-            environment_queued=self.environment_queued,
-            environment_running=self.environment_running,
-            finished=self.finished,
-            withdrawn=self.withdrawn,
-            turns=sum(one.turns for one in times),
-            environment_stages=sum(one.environment_stages for one in times),
-            admission_wait_s=sum(one.admission_wait_s for one in times),
-            inference_s=sum(one.inference_s for one in times),
-            failed_inference_s=sum(one.failed_inference_s for one in times),
-            environment_queue_s=sum(one.environment_queue_s for one in times),
-            environment_s=sum(one.environment_s for one in times),
-            makespan_s=max(ended) - min(admitted) if ended else None,
-        )
+        return BatchSummary.of([self.times(name) for name in self._by_name])

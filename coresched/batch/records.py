@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -88,3 +90,31 @@ class BatchSummary:
     environment_s: float
     makespan_s: float | None
     """First admission to the latest completion; None before any sample has finished."""
+
+    @classmethod
+    def of(cls, samples: Sequence[SampleTimes]) -> BatchSummary:
+        """Counts and sums over the samples of one batch, in the given order."""
+        count = Counter(times.state for times in samples)
+        admissions = [times.admitted_at for times in samples if times.admitted_at is not None]
+        completions = [
+            times.finished_at
+            for times in samples
+            if times.state == "finished" and times.finished_at is not None
+        ]
+        return cls(
+            samples=len(samples),
+            waiting=count["waiting"],
+            admitted=len(samples) - count["waiting"] - count["finished"] - count["withdrawn"],
+            environment_queued=count["queued"],
+            environment_running=count["environment"],
+            finished=count["finished"],
+            withdrawn=count["withdrawn"],
+            turns=sum(times.turns for times in samples),
+            environment_stages=sum(times.environment_stages for times in samples),
+            admission_wait_s=sum(times.admission_wait_s for times in samples),
+            inference_s=sum(times.inference_s for times in samples),
+            failed_inference_s=sum(times.failed_inference_s for times in samples),
+            environment_queue_s=sum(times.environment_queue_s for times in samples),
+            environment_s=sum(times.environment_s for times in samples),
+            makespan_s=max(completions) - min(admissions) if completions else None,
+        )

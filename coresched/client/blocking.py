@@ -109,8 +109,7 @@ class Batch(BatchBase):
 
         Raises TypeError or ValueError for an id that is no label or was used in this batch before.
         """
-        self._local.claim(id)
-        return Sample(self._local, id)
+        return Sample(self._local, self._local.claim(id))
 
     def __enter__(self) -> Batch:
         self._local.open()

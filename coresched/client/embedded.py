@@ -135,8 +135,7 @@ class Batch(BatchBase):
 
         Raises TypeError or ValueError for an id that is no label or was used in this batch before.
         """
-        self._local.claim(id)
-        return Sample(self._local, id, self._loop)
+        return Sample(self._local, self._local.claim(id), self._loop)
 
     async def __aenter__(self) -> Batch:
         loop = asyncio.get_running_loop()

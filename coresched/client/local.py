@@ -74,8 +74,8 @@ class LocalBatch:
                 waiter.wake()
             self._waiters.clear()
 
-    def claim(self, name: str) -> None:
-        """Reserve the id for one Sample object, so that what it frees later can only be its own."""
+    def claim(self, name: str) -> str:
+        """Reserve the id for one Sample object, so that what it frees later can only be its own; the id."""
         name = check_label(name, "sample id")
         with self._lock:
             self._check_open()
@@ -84,6 +84,7 @@ class LocalBatch:
                     f"a sample id must be new to the batch, got {name!r} again; give a retry an id of its own"
                 )
             self._not_entered.add(name)
+        return name
 
     def enter(self, name: str) -> None:
         with self._lock:

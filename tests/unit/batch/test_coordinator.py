@@ -1,9 +1,11 @@
 """Every step of the coordinator, what it changes, and what it refuses."""
 
+import doctest
 import math
 
 import pytest
 
+import coresched.batch.coordinator
 from coresched.batch.coordinator import Coordinator, Sample
 from coresched.batch.records import TransitionError
 
@@ -213,6 +215,20 @@ def test_caas_prefers_faster_turns_at_equal_depth_by_bucket_of_the_mean() -> Non
     assert batch.dispatch(9.0) == ["fast"]
 
 
+def test_caas_buckets_the_mean_turn_not_the_sum() -> None:
+    batch = admitted("slow", "fast", environment_concurrency=1)
+    for beginning in (0.0, 10.0):
+        batch.start_inference("slow", beginning)
+        batch.start_inference("fast", beginning)
+        batch.finish_inference("fast", beginning + 0.25)
+        batch.finish_inference("slow", beginning + 0.75)
+    batch.request_environment("slow", 11.0)
+    batch.request_environment("fast", 11.0)
+    assert batch.dispatch(11.0) == [
+        "slow"
+    ]  # one bucket, so the earlier request; the sums are 1.5 s and 0.5 s
+
+
 def test_bands_count_from_the_first_submit() -> None:
     batch = Coordinator(2, 1)
     batch.admit(990.0)  # no beginning yet
@@ -351,3 +367,9 @@ def test_options_can_be_read_back() -> None:
 def test_samples_are_made_by_the_coordinator_only() -> None:
     with pytest.raises(TypeError, match=r"Coordinator\.submit"):
         Sample()
+
+
+def test_the_example_in_the_documentation() -> None:
+    result = doctest.testmod(coresched.batch.coordinator)
+    assert result.attempted > 0
+    assert result.failed == 0

@@ -217,6 +217,34 @@ def test_an_interrupted_wait_leaves_nothing_held(holder: Holder, options: dict[s
         assert_nothing_held(batch)
 
 
+def test_an_interrupted_stage_leaves_the_sample_running() -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    release = threading.Event()
+    seen: list[str] = []
+
+    def interrupt() -> None:
+        until(lambda: in_queues(batch) == 1)
+        time.sleep(0.05)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    with ThreadPoolExecutor(2) as pool, Batch(sample_concurrency=2, environment_concurrency=1) as batch:
+        first = pool.submit(hold_environment, batch, "first", release, seen)
+        until(lambda: seen == ["first"])
+        with batch.sample("second") as sample:
+            killer = pool.submit(interrupt)
+            with pytest.raises(KeyboardInterrupt), sample.environment():
+                pass
+            killer.result()
+            assert batch.report().samples["second"].state == "admitted"
+            assert in_queues(batch) == 0
+            release.set()
+            with sample.environment():
+                pass
+        first.result()
+        assert_nothing_held(batch)
+
+
 def test_many_threads_with_failures_keep_the_limits_and_leak_nothing() -> None:
     c_s, c_e, threads, samples = 6, 2, 16, 640
     mutex = threading.Lock()

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -323,6 +323,27 @@ async def test_a_slot_granted_in_the_iteration_of_the_cancel_goes_to_the_next(
         assert_nothing_held(batch)
 
 
+async def test_a_stage_given_up_in_the_queue_leaves_the_sample_running() -> None:
+    async def stage(sample: Sample) -> None:
+        async with sample.environment():
+            await asyncio.sleep(0)
+
+    async with Batch(sample_concurrency=3, environment_concurrency=1) as batch:
+        async with batch.sample("patient") as patient, batch.sample("sample") as sample:
+            async with batch.sample("holder") as holder, holder.environment():
+                given_up = asyncio.ensure_future(stage(sample))
+                behind = asyncio.ensure_future(stage(patient))
+                await settle()
+                given_up.cancel()
+                await settle()
+                assert batch.report().samples["sample"].state == "admitted"
+                assert list(batch._local._waiters) == ["patient"]
+            await behind
+            await stage(sample)
+        assert batch.report().totals.environment_stages == 3
+        assert_nothing_held(batch)
+
+
 @pytest.mark.parametrize("block", range(8))
 async def test_random_cancellations_leak_nothing(block: int) -> None:
     for seed in range(block * 40, block * 40 + 40):
@@ -432,6 +453,11 @@ def test_one_event_loop_a_batch() -> None:
         with pytest.raises(RuntimeError, match="event loop"):
             await use()
 
+    def step(coroutine: Coroutine[Any, Any, None]) -> None:
+        """As a runner that is not asyncio would."""
+        with suppress(StopIteration):
+            coroutine.send(None)
+
     async def main() -> None:
         async with Batch(sample_concurrency=2, workers=["w"]) as batch:
             other = asyncio.new_event_loop()
@@ -442,6 +468,7 @@ def test_one_event_loop_a_batch() -> None:
                     sample.environment().__aenter__,
                 ):
                     await asyncio.to_thread(other.run_until_complete, elsewhere(use))
+                    await asyncio.to_thread(step, elsewhere(use))
                 async with sample.inference():
                     pass
             other.close()

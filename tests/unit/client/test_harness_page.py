@@ -1,0 +1,110 @@
+"""The examples of docs/harness.md, run as they are printed against a small fake model and tool."""
+
+import asyncio
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import coresched
+from coresched.client.embedded import Batch
+
+PAGE = Path(__file__).parents[3] / "docs" / "harness.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@dataclass
+class Task:
+    id: str
+    prompt: str = "prompt"
+
+
+@dataclass
+class Reply:
+    label: str
+    tool_calls: list[str] = field(default_factory=list)
+
+
+class Fakes:
+    """A model that asks for two calls on each of its first two turns, and tools that count how many run."""
+
+    def __init__(self) -> None:
+        self.turns: dict[str, int] = {}
+        self.calls = 0
+
+    def llm(self, messages: list[Any], extra_headers: dict[str, str]) -> Reply:
+        label = extra_headers["x-smg-routing-key"]
+        self.turns[label] = self.turns.get(label, 0) + 1
+        return Reply(label, ["ls", "cat"] if self.turns[label] <= 2 else [])
+
+    def call_tool(self, call: str) -> str:
+        self.calls += 1
+        return call
+
+    async def async_llm(self, messages: list[Any], extra_headers: dict[str, str]) -> Reply:
+        await asyncio.sleep(0)
+        return self.llm(messages, extra_headers)
+
+    async def async_call_tool(self, call: str) -> str:
+        await asyncio.sleep(0)
+        return self.call_tool(call)
+
+    def namespace(self, asynchronous: bool) -> dict[str, Any]:
+        return {
+            "asyncio": asyncio,
+            "tasks": [Task(f"t{i}") for i in range(60)],
+            "llm": self.async_llm if asynchronous else self.llm,
+            "call_tool": self.async_call_tool if asynchronous else self.call_tool,
+        }
+
+
+@pytest.fixture(autouse=True)
+def _public_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not hasattr(coresched, "Batch"):
+        monkeypatch.setattr(coresched, "Batch", Batch, raising=False)
+
+
+def test_the_page_has_the_examples_that_are_run_here() -> None:
+    assert len(EXAMPLES) == 4
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["asyncio", "threads"])
+def test_the_whole_harnesses_run_every_task(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    fakes = Fakes()
+    namespace = fakes.namespace(asynchronous=number == 0)
+    exec(compile(EXAMPLES[number], str(PAGE), "exec"), namespace)
+    assert [reply.label for reply in namespace["results"]] == [f"t{i}" for i in range(60)]
+    assert set(fakes.turns.values()) == {3}
+    assert fakes.calls == 60 * 2 * 2
+    if number == 0:
+        assert "finished=60" in capsys.readouterr().out
+
+
+async def test_the_tool_timeout_leaves_out_the_queue() -> None:
+    namespace = Fakes().namespace(asynchronous=True)
+    exec(compile(EXAMPLES[2], str(PAGE), "exec"), namespace)
+    async with Batch(sample_concurrency=1, environment_concurrency=1) as batch, batch.sample("a") as sample:
+        assert await namespace["one_tool_stage"](sample, "ls") == "ls"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout came with Python 3.11")
+async def test_the_task_limit_leaves_out_the_queue() -> None:
+    namespace = Fakes().namespace(asynchronous=True)
+    exec(compile(EXAMPLES[3], str(PAGE), "exec"), namespace)
+    async with Batch(sample_concurrency=2, environment_concurrency=1) as batch:
+
+        async def limited() -> tuple[str, float]:
+            async with batch.sample("limited") as sample, asyncio.timeout(0.5) as limit:  # type: ignore[attr-defined]
+                deadline = limit.when()
+                result = await namespace["stage_under_a_task_limit"](sample, limit, "ls")
+                return result, limit.when() - deadline
+
+        async with batch.sample("first") as sample, sample.environment():
+            task = asyncio.ensure_future(limited())
+            await asyncio.sleep(0.7)  # longer than the limit
+        result, extension = await task
+    assert result == "ls"
+    assert extension == pytest.approx(batch.report().samples["limited"].environment_queue_s)
