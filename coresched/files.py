@@ -11,7 +11,10 @@ from coresched.errors import InputError
 
 
 def require_writable(path: Path, field: str) -> None:
-    """Refuse a path that could not be written later. Raises InputError naming ``field``, the path and the fix."""
+    """Refuse a path that could not be written later.
+
+    Raises InputError naming ``field``, the path and the fix.
+    """
     if path.is_dir():
         raise InputError(f"{field} {str(path)!r} is a directory; give a file name")
     folder = path.absolute().parent

@@ -1,4 +1,4 @@
-"""The continuous capacity model: how many trajectories two cache pools hold, and the ratio that balances them.
+"""The continuous capacity model: how many trajectories two cache pools hold, and what balances them.
 
 All memory is counted in KV tokens: M for the pools together, F_kv = L_kv for the KV entries of a complete
 trajectory, F_state for the recurrent-state slots one request needs.

@@ -22,7 +22,7 @@ from coresched.trajectory.schema import Trajectory
 def run_comparison(
     args: argparse.Namespace, trajectories: Sequence[Trajectory], *, title: str, workload: str
 ) -> int:
-    """Simulate the ladder that ``args`` describe; print table or JSON; write the report last, whole or not at all."""
+    """Simulate the ladder of ``args``; write the report, whole or not at all; print table or JSON."""
     model = load_worker_model(args.worker_model)
     report = args.report or (None if args.json else args.default_report)
     if report is not None:

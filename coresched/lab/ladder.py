@@ -45,8 +45,9 @@ def pool_balance(trajectories: Sequence[Trajectory], model: WorkerModel) -> Pool
 def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, choices: Choices) -> list[Rung]:
     """Baseline first, all mechanisms last.
 
-    The baseline admits samples and runs environments under one limit, min(C_I*, C_E), on pools at the engine's
-    default ratio, first come first served, behind a cache-aware router. Each rung keeps what the previous one added.
+    The baseline admits samples and runs environments under one limit, min(C_I*, C_E), on pools at the
+    engine's default ratio, first come first served, behind a cache-aware router. Each rung keeps what the
+    previous one added.
     """
     balance = pool_balance(trajectories, model)
     ratio = choices.state_ratio or balance.ratio
@@ -101,6 +102,7 @@ def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, cho
         Rung(prefix, f"warm requests first inside each worker (RP), C_A = {prefix.label_capacity}"),
         Rung(
             coordinated,
-            f"environment jobs of long chains first (CAAS), B = {choices.band_s:g} s, D_I = {choices.bucket_s:g} s",
+            "environment jobs of long chains first (CAAS), "
+            f"B = {choices.band_s:g} s, D_I = {choices.bucket_s:g} s",
         ),
     ]

@@ -9,6 +9,13 @@ from coresched.lab.report.svg import Line, line_chart
 from coresched.lab.simulator.run import SimulatedRun
 from coresched.lab.units import TimeUnit
 
+NOTE = (
+    "Gain is the makespan saved against the first run. L5 is the time the last 5 % of the samples take. "
+    "Imbalance is the mean over time of the workers' deviation from an equal number of requests in flight. "
+    "<i>x bound</i> is the makespan over the largest of three lower bounds: the longest trajectory alone, "
+    "environment work over C_E, inference work with perfect cache reuse over the workers."
+)
+
 
 def comparison_page(comparison: Comparison) -> str:
     """Table, completion curves, in-flight over time, and per-worker load of the first and the last run."""
@@ -40,16 +47,14 @@ def comparison_page(comparison: Comparison) -> str:
             f"<dt>{escape(rung.settings.name)}</dt><dd>{escape(rung.adds)}</dd>" for rung in comparison.rungs
         )
         + "</dl>",
-        "<p class='note'>Gain is the makespan saved against the first run. L5 is the time the last 5 % of the samples take. Imbalance is the mean over time of the "
-        "workers' deviation from an equal number of requests in flight. <i>x bound</i> is the makespan over the "
-        "largest of three lower bounds: the longest trajectory alone, environment work over C_E, inference work "
-        "with perfect cache reuse over the workers.</p>",
+        f"<p class='note'>{NOTE}</p>",
     ]
     body = "\n".join(sections)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(comparison.title)}</title><style>{STYLE}</style></head>\n<body><main>\n{body}\n</main></body></html>\n"
+        f"<title>{escape(comparison.title)}</title><style>{STYLE}</style></head>\n"
+        f"<body><main>\n{body}\n</main></body></html>\n"
     )
 
 

@@ -4,7 +4,9 @@ STYLE = """
 :root { --ink: #1b1f24; --soft: #5b6570; --rule: #dfe3e8; --paper: #fff; }
 body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; margin: 0; }
 main { max-width: 900px; margin: 0 auto; padding: 28px 20px 60px; }
-h1 { font-size: 24px; margin: 0 0 8px; } h2 { font-size: 18px; margin: 34px 0 6px; } h3 { font-size: 15px; margin: 16px 0 0; }
+h1 { font-size: 24px; margin: 0 0 8px; }
+h2 { font-size: 18px; margin: 34px 0 6px; }
+h3 { font-size: 15px; margin: 16px 0 0; }
 .lead { font-size: 17px; margin: 0 0 8px; }
 .note { color: var(--soft); font-size: 13px; }
 table { border-collapse: collapse; width: 100%; margin: 14px 0; font-variant-numeric: tabular-nums; }
@@ -16,7 +18,8 @@ svg { width: 100%; height: auto; display: block; }
 .grid { stroke: var(--rule); stroke-width: 1; }
 .tick { font-size: 12px; fill: var(--soft); } .axis { font-size: 12px; fill: var(--soft); }
 .curve { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
-.key { display: inline-block; width: 18px; height: 0; border-top: 3px solid; margin-right: 6px; vertical-align: middle; }
+.key { display: inline-block; width: 18px; height: 0; border-top: 3px solid; margin-right: 6px;
+  vertical-align: middle; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 13px; padding-left: 58px; }
 .first { stroke: #8a939c; border-color: #8a939c; } .curve.first { stroke-width: 2.4; }
 .last { stroke: #c8371f; border-color: #c8371f; } .curve.last { stroke-width: 2.6; }
@@ -26,5 +29,7 @@ svg { width: 100%; height: auto; display: block; }
 .w0 { stroke: #2a78c2; border-color: #2a78c2; } .w1 { stroke: #d07a00; border-color: #d07a00; }
 .w2 { stroke: #2c9a68; border-color: #2c9a68; } .w3 { stroke: #8453b8; border-color: #8453b8; }
 .w4 { stroke: #c8371f; border-color: #c8371f; } .w5 { stroke: #159aa5; border-color: #159aa5; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 16px; } dt { font-weight: 600; } dd { margin: 0; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 16px; }
+dt { font-weight: 600; }
+dd { margin: 0; }
 """

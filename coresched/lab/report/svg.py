@@ -34,7 +34,8 @@ def line_chart(
         return TOP + (1 - value / y_top) * plot_height
 
     parts = [
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(y_label)} over {escape(x_label)}">'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{escape(y_label)} over {escape(x_label)}">'
     ]
     for tick in y_ticks:
         text = f"{tick:.0%}" if percent else f"{tick:g}"
@@ -46,17 +47,21 @@ def line_chart(
         )
     for tick in x_ticks:
         parts.append(
-            f'<text class="tick" x="{x(tick):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{tick:g}</text>'
+            f'<text class="tick" x="{x(tick):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
+            f"{tick:g}</text>"
         )
     parts.append(
-        f'<text class="axis" x="{LEFT + plot_width / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
-        f'<text class="axis" transform="translate(14 {TOP + plot_height / 2:.0f}) rotate(-90)" text-anchor="middle">'
+        f'<text class="axis" x="{LEFT + plot_width / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">'
+        f"{escape(x_label)}</text>"
+        f'<text class="axis" transform="translate(14 {TOP + plot_height / 2:.0f}) rotate(-90)" '
+        f'text-anchor="middle">'
         f"{escape(y_label)}</text>"
     )
     for line in lines:
         path = " ".join(f"{x(px):.1f},{y(py):.1f}" for px, py in line.points)
         parts.append(
-            f'<polyline class="curve {line.style}" points="{path}"><title>{escape(line.label)}</title></polyline>'
+            f'<polyline class="curve {line.style}" points="{path}">'
+            f"<title>{escape(line.label)}</title></polyline>"
         )
     parts.append("</svg>")
     legend = "".join(f'<span><i class="key {line.style}"></i>{escape(line.label)}</span>' for line in lines)
@@ -64,7 +69,7 @@ def line_chart(
 
 
 def ticks(most: float, wanted: int = 5) -> list[float]:
-    """Round values from 0 to at least 90 % of ``most``, about ``wanted`` steps of 1, 2 or 5 times a power of ten."""
+    """Round values from 0 up to ``most``, about ``wanted`` of them, 1, 2 or 5 times a power of ten apart."""
     if most <= 0:
         return [0.0, 1.0]
     rough = most / wanted

@@ -23,7 +23,7 @@ class Memory:
 
 
 def split_memory(model: WorkerModel, state_ratio: float) -> Memory:
-    """Divide M at r = ``state_ratio``: floor(M/(1+r)) KV tokens in whole pages, the rest in whole state slots.
+    """Divide M at r = ``state_ratio``: floor(M/(1+r)) KV tokens in whole pages, the rest in whole slots.
 
     Raises InputError when no request fits.
     """
@@ -33,8 +33,8 @@ def split_memory(model: WorkerModel, state_ratio: float) -> Memory:
     max_running = min(slots // model.slots_per_request, model.max_running_requests)
     if max_running < 1:
         raise InputError(
-            f"state_ratio is {state_ratio!r}; it leaves {slots} state slots on worker model {model.name!r}, fewer than "
-            f"the {model.slots_per_request} that one request needs; raise it"
+            f"state_ratio is {state_ratio!r}; it leaves {slots} state slots on worker model {model.name!r}, "
+            f"fewer than the {model.slots_per_request} that one request needs; raise it"
         )
     return Memory(
         pages=kv_tokens // model.page_tokens,
@@ -46,13 +46,17 @@ def split_memory(model: WorkerModel, state_ratio: float) -> Memory:
 
 
 def require_fit(workload: Workload, memory: Memory) -> None:
-    """Refuse a workload with a request that no empty worker could hold. Raises InputError naming the trajectory."""
+    """Refuse a workload with a request that no empty worker could hold.
+
+    Raises InputError naming the trajectory.
+    """
     room = memory.pages * memory.page_tokens
     for sample, label in enumerate(workload.labels):
         for turn in range(workload.first_turn[sample], workload.first_turn[sample + 1]):
             tokens = workload.prompt_tokens[turn] + workload.output_tokens[turn]
             if tokens > room - memory.page_tokens:
+                number = turn - workload.first_turn[sample]
                 raise InputError(
-                    f"trajectory {label!r}: turns[{turn - workload.first_turn[sample]}] needs {tokens} KV tokens but a "
-                    f"worker's KV pool holds {room}; lower state_ratio or use a worker model with more memory"
+                    f"trajectory {label!r}: turns[{number}] needs {tokens} KV tokens but a worker's KV pool "
+                    f"holds {room}; lower state_ratio or use a worker model with more memory"
                 )

@@ -51,8 +51,9 @@ class WorkerModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One worker's memory and step times.
 
     ``pool_tokens`` is M, the memory of both cache pools counted in KV tokens; ``request_state_tokens`` is
-    F_state / c_kv, what the ``slots_per_request`` (S_state) recurrent-state slots reserved for a running request
-    cost in the same unit. A running request really holds ``running_request_slots``, a cached idle one holds one.
+    F_state / c_kv, what the ``slots_per_request`` (S_state) recurrent-state slots reserved for a running
+    request cost in the same unit. A running request really holds ``running_request_slots``, a cached idle one
+    holds one.
     """
 
     name: str
@@ -83,8 +84,8 @@ def load_worker_model(source: str | Path = DEFAULT_MODEL) -> WorkerModel:
             text = Path(source).read_bytes()
         except OSError as error:
             raise InputError(
-                f"worker model {str(source)!r} is neither a readable file ({error.strerror}) nor a shipped model; "
-                f"shipped: {', '.join(names)}"
+                f"worker model {str(source)!r} is neither a readable file ({error.strerror}) nor a shipped "
+                f"model; shipped: {', '.join(names)}"
             ) from None
     try:
         model = msgspec.json.decode(text, type=WorkerModel)
@@ -92,8 +93,8 @@ def load_worker_model(source: str | Path = DEFAULT_MODEL) -> WorkerModel:
         raise InputError(f"worker model {str(source)!r}: {error}") from None
     if model.running_request_slots > model.slots_per_request:
         raise InputError(
-            f"worker model {str(source)!r}: running_request_slots is {model.running_request_slots}; it cannot exceed "
-            f"slots_per_request ({model.slots_per_request}), which reserves them"
+            f"worker model {str(source)!r}: running_request_slots is {model.running_request_slots}; it must "
+            f"not exceed slots_per_request ({model.slots_per_request}), which reserves them"
         )
     numbers = [model.default_state_ratio, *msgspec.structs.astuple(model.times)]
     if not all(isfinite(number) for number in numbers):

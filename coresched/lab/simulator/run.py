@@ -37,7 +37,8 @@ def simulate(
     """Run the batch to its end in virtual time; the same inputs always give the same result.
 
     ``progress(completed samples)`` is called now and then, at points where Ctrl-C is honoured too.
-    Raises InputError when a trajectory cannot run at all (see `build_workload`, `split_memory`, `require_fit`).
+    Raises InputError when a trajectory cannot run at all (see `build_workload`, `split_memory`,
+    `require_fit`).
     """
     workload = build_workload(
         trajectories,

@@ -19,9 +19,9 @@ ENVIRONMENT_POLICIES: Final[tuple[EnvironmentPolicy, ...]] = get_args(Environmen
 class CacheAwareRouting:
     """Thresholds of the cache-aware router, with the defaults of the SGLang router.
 
-    A request follows its longest cached prefix when that exceeds ``cache_threshold`` of the prompt, else it goes to
-    the worker with the smallest prefix tree; but when ``max - min > balance_abs_threshold`` and
-    ``max > balance_rel_threshold * min`` requests are in flight, it goes to the least loaded worker.
+    A request follows its longest cached prefix when that exceeds ``cache_threshold`` of the prompt, else it
+    goes to the worker with the smallest prefix tree; but when ``max - min > balance_abs_threshold`` and ``max
+    > balance_rel_threshold * min`` requests are in flight, it goes to the least loaded worker.
     """
 
     cache_threshold: float = 0.3
@@ -33,11 +33,11 @@ class CacheAwareRouting:
 class RunSettings:
     """How one batch is scheduled.
 
-    Counts are C_S (``sample_concurrency``), C_E (``environment_concurrency``, None for no cap), W (``workers``) and
-    C_A (``label_capacity``); ``state_ratio`` is r, ``load_bound`` is alpha of LBCH, ``band_s`` and ``bucket_s`` are B
-    and D_I of CAAS. ``seed`` 0 keeps the submission order and the labels of the trace; any other seed shuffles the
-    order and places the labels elsewhere on the hash ring.
-    Raises InputError naming the field, the value and the fix.
+    Counts are C_S (``sample_concurrency``), C_E (``environment_concurrency``, None for no cap), W
+    (``workers``) and C_A (``label_capacity``); ``state_ratio`` is r, ``load_bound`` is alpha of LBCH,
+    ``band_s`` and ``bucket_s`` are B and D_I of CAAS. ``seed`` 0 keeps the submission order and the labels of
+    the trace; any other seed shuffles the order and places the labels elsewhere on the hash ring. Raises
+    InputError naming the field, the value and the fix.
     """
 
     name: str

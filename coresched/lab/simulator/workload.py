@@ -13,7 +13,10 @@ NO_ENVIRONMENT = -1.0
 
 @dataclass(frozen=True)
 class Workload:
-    """A batch in submission order. Turn columns of sample i are ``first_turn[i]`` to ``first_turn[i + 1]``."""
+    """A batch in submission order.
+
+    Turn columns of sample i are ``first_turn[i]`` to ``first_turn[i + 1]``.
+    """
 
     labels: list[str]
     first_turn: "array[int]"
@@ -46,10 +49,10 @@ def build_workload(
 ) -> Workload:
     """Lay the trajectories out for a simulated run.
 
-    A reply whose ``kept_tokens`` is less than its output leaves the next prompt different from what the worker
-    computed; only the turn's prompt stays reusable then. Shared prefixes are shared in whole pages.
-    ``absent_environment_s`` stands in for environment durations that were not recorded; without it they are an
-    InputError, because a makespan without them would be wrong.
+    A reply whose ``kept_tokens`` is less than its output leaves the next prompt different from what the
+    worker computed; only the turn's prompt stays reusable then. Shared prefixes are shared in whole pages.
+    ``absent_environment_s`` stands in for environment durations that were not recorded; without it they are
+    an InputError, because a makespan without them would be wrong.
     """
     order = list(trajectories)
     if not order:
@@ -75,8 +78,8 @@ def build_workload(
                 recorded = turn.env.duration_s if turn.env.duration_s is not None else absent_environment_s
                 if recorded is None:
                     raise InputError(
-                        f"trajectory {trajectory.id!r}: turns[{number}].env.duration_s is absent; record it, or say "
-                        "what to assume with --absent-environment-s SECONDS"
+                        f"trajectory {trajectory.id!r}: turns[{number}].env.duration_s is absent; record it, "
+                        "or say what to assume with --absent-environment-s SECONDS"
                     )
                 duration = recorded
             environment.append(duration)

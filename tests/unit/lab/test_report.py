@@ -2,6 +2,7 @@
 
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 from simulated import small_model, trajectory
@@ -73,7 +74,7 @@ def test_each_rung_keeps_what_the_one_before_added(comparison: Comparison) -> No
     fields = ("sample_concurrency", "state_ratio", "routing", "worker_policy", "environment_policy")
     changed = [
         {field for field in fields if getattr(before, field) != getattr(after, field)}
-        for before, after in zip(settings, settings[1:], strict=False)
+        for before, after in pairwise(settings)
     ]
     assert changed == [
         {"sample_concurrency"},

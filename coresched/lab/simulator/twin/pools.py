@@ -7,10 +7,10 @@ from coresched.lab.simulator.workload import Workload
 
 
 class CachePools:
-    """An entry is one trajectory: its KV tokens and its last state, usable only together and evicted together.
+    """An entry is one trajectory: its KV tokens and its last state, usable and evicted only together.
 
-    An idle entry holds one state slot and is evictable; a running one holds ``running_slot_units``. The shared
-    prefix of a group is stored once while any entry of the group is present.
+    An idle entry holds one state slot and is evictable; a running one holds ``running_slot_units``. The
+    shared prefix of a group is stored once while any entry of the group is present.
     """
 
     def __init__(self, workload: Workload, memory: Memory) -> None:
@@ -70,7 +70,7 @@ class CachePools:
         self.tokens[sample] = tokens
 
     def finish(self, sample: int, final_tokens: int, cached_tokens: int) -> None:
-        """Unlock the entry; what the next turn cannot use is freed, the rest is the most recently used entry."""
+        """Unlock the entry as the most recently used; what the next turn cannot use is freed."""
         group = self.group[sample]
         self.group_running[group] -= 1
         self.committed_pages -= self._commitment(sample, final_tokens)

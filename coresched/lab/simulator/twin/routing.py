@@ -6,7 +6,7 @@ from coresched.lab.simulator.workload import Workload
 
 
 class RequestRouter:
-    """The routers of a run; each reads labels, in-flight counts and, for cache-aware, the prompts it has seen."""
+    """The routers of a run; each reads labels, in-flight counts and, for cache-aware, the prompts seen."""
 
     def __init__(self, workload: Workload, settings: RunSettings) -> None:
         self.workload = workload

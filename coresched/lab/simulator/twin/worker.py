@@ -18,8 +18,8 @@ IDLE, PREFILL, DECODE = range(3)
 class SimulatedWorker:
     """Batches continuously: prefill first, in chunks; decode runs in closed form up to the next change.
 
-    ``wake_at(time, version)`` asks to be woken; a wake of an older version is void. ``started(sample, time)`` and
-    ``finished(sample, time)`` report a request's first token and its end.
+    ``wake_at(time, version)`` asks to be woken; a wake of an older version is void. ``started(sample, time)``
+    and ``finished(sample, time)`` report a request's first token and its end.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class SimulatedWorker:
             self.context_tokens -= self.workload.prompt_tokens[turn] + self.workload.output_tokens[turn]
             ended += 1
             self._finish(sample, t)
-        # With overlapped scheduling the next step is already launched when these ends are seen, so their places
-        # are offered one step later; there is no such step when nothing runs any more.
+        # With overlapped scheduling the next step is already launched when these ends are seen, so their
+        # places are offered one step later; there is no such step when nothing runs any more.
         if self.model.overlap_schedule and self.running:
             self.freed = ended
 
@@ -179,7 +179,10 @@ class SimulatedWorker:
     # --- the batch builder
 
     def _build_batch(self) -> tuple[float, int, float]:
-        """Fill the next prefill batch. Returns its scheduling cost, new tokens, and sum of new x context tokens."""
+        """Fill the next prefill batch.
+
+        Returns its scheduling cost, new tokens, and sum of new x context tokens.
+        """
         cost, new_tokens, attended = 0.0, 0, 0.0
         budget = self.model.prefill_chunk_tokens
         places = self.memory.max_running - self.freed - len(self.running)
