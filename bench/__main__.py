@@ -1,0 +1,43 @@
+"""Entry point of `python -m bench`."""
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+
+from bench import overhead, simulator
+from bench.progress import clear
+from coresched.cli.parser import CommandParser
+
+
+def build_parser() -> CommandParser:
+    parser = CommandParser(
+        prog="python -m bench", description="What scheduling costs, measured on this machine."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in (overhead, simulator):
+        command.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one benchmark. Returns the exit code: 0 done, 2 bad arguments, 130 interrupted by Ctrl-C."""
+    given = sys.argv[1:] if argv is None else argv
+    args = build_parser().parse_args(given)
+    args.command_line = f"python -m bench {shlex.join(given)}"
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        clear()
+        print("python -m bench: interrupted, nothing was measured to its end", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader (`| head`) has what it wanted; stop the interpreter's own flush from complaining.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

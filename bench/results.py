@@ -1,0 +1,142 @@
+"""A benchmark's results, as JSON and as a table."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from itertools import groupby
+
+from rich.table import Table
+
+from bench.machine import Machine
+from bench.peers import absent
+from bench.spread import Spread
+from coresched import __version__
+from coresched.cli.terminal import stdout_console
+
+
+@dataclass(frozen=True)
+class Row:
+    """Ours beside one peer, in seconds an operation; ``counts`` holds what only some benchmarks count."""
+
+    case: str
+    n: int
+    peer: str
+    ours: Spread
+    theirs: Spread
+    counts: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long the peer takes: quotient of the medians."""
+        return self.theirs.median / self.ours.median
+
+
+@dataclass(frozen=True)
+class Report:
+    """One finished benchmark."""
+
+    command: str
+    machine: Machine
+    repeats: int
+    rows: Sequence[Row]
+
+
+def as_json(report: Report) -> str:
+    return json.dumps(
+        {
+            "command": report.command,
+            "date": today(),
+            "version": __version__,
+            "machine": asdict(report.machine),
+            "absent_peers": absent(),
+            "rows": [row_as_json(row, report.repeats) for row in report.rows],
+        },
+        indent=2,
+    )
+
+
+def row_as_json(row: Row, repeats: int) -> dict[str, object]:
+    return {
+        "case": row.case,
+        "n": row.n,
+        **row.counts,
+        "ours_s": row.ours.median,
+        "ours_spread_s": [row.ours.q1, row.ours.q3],
+        "peer": row.peer,
+        "peer_s": row.theirs.median,
+        "peer_spread_s": [row.theirs.q1, row.theirs.q3],
+        "ratio": row.ratio,
+        "repeats": repeats,
+    }
+
+
+def today() -> str:
+    return datetime.now(timezone.utc).date().isoformat()
+
+
+def print_report(
+    report: Report, measured: str, text_of: Callable[[Spread], str], notes: Sequence[str]
+) -> None:
+    """Machine and command, a line for each subject of each case, and what the numbers mean.
+
+    ``measured`` heads the column that ``text_of`` fills.
+    """
+    console = stdout_console()
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    table.add_column("case", no_wrap=True)
+    table.add_column("n", justify="right", no_wrap=True)
+    table.add_column("subject", no_wrap=True)
+    for name in (measured, "IQR", "ratio"):
+        table.add_column(name, justify="right", no_wrap=True)
+
+    def add(case: str, n: str, subject: str, spread: Spread, ratio: str, style: str = "") -> None:
+        text = text_of(spread)
+        if console.options.ascii_only:
+            text = text.replace("µ", "u")
+        table.add_row(case, n, subject, text, f"{spread.relative_iqr:.0%}", ratio, style=style)
+
+    for (case, n), rows in groupby(report.rows, key=lambda row: (row.case, row.n)):
+        for place, row in enumerate(rows):
+            if place == 0:
+                add(case, f"{n:,}", "coresched", row.ours, "", style="bold")
+            add("", "", row.peer, row.theirs, ratio_text(row.ratio))
+    for line in heading(report):
+        console.print(line)
+    console.print()
+    console.print(table)
+    console.print()
+    for note in notes:
+        console.print(note)
+    if missing := absent():
+        console.print(f"Left out, not installed: {', '.join(missing)} (pip install 'coresched[bench]').")
+
+
+def heading(report: Report) -> list[str]:
+    machine = report.machine
+    load = "" if machine.load is None else f", load {machine.load:.2f} at the start"
+    return [
+        f"$ {report.command}",
+        f"{today()}, coresched {__version__}, {machine.python}, {machine.system}",
+        f"{machine.cpu}, {machine.cores} cores{load}",
+    ]
+
+
+def time_text(seconds: float) -> str:
+    """Three significant digits in the unit that gives one to three before the point."""
+    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
+        if float(f"{seconds:.3g}") < limit:
+            return f"{three_digits(seconds * factor)} {unit}"
+    return f"{three_digits(seconds)} s"
+
+
+def ratio_text(ratio: float) -> str:
+    return f"{three_digits(ratio)}x"
+
+
+def three_digits(value: float) -> str:
+    """Three significant digits, or all before the point."""
+    rounded = float(f"{value:.3g}")
+    if rounded >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if rounded >= 10 else f"{value:.2f}"
