@@ -52,7 +52,9 @@ def peak_demand(chains: Sequence[Chain], concurrency: int, footing: Footing) -> 
     return _peaks(changes, footing)
 
 
-def _charge(chain: Chain, start: float, footing: Footing, changes: list[tuple[float, int, int, int]]) -> float:
+def _charge(
+    chain: Chain, start: float, footing: Footing, changes: list[tuple[float, int, int, int]]
+) -> float:
     t, held, running, idle = start, 0, 0, 0
     for stage in chain.stages:
         units = footing.kv_units(max(0, stage.tokens - chain.shared_tokens))
@@ -67,7 +69,9 @@ def _charge(chain: Chain, start: float, footing: Footing, changes: list[tuple[fl
     return t
 
 
-def _charge_shared(units: int, uses: list[tuple[float, int]], changes: list[tuple[float, int, int, int]]) -> None:
+def _charge_shared(
+    units: int, uses: list[tuple[float, int]], changes: list[tuple[float, int, int, int]]
+) -> None:
     users = 0
     for t, change in sorted(uses):
         before, users = users, users + change

@@ -67,7 +67,9 @@ class WorkloadProfile:
         Length-biased: below 1 where contexts grow evenly, above 1 where few long trajectories stay longest.
         """
         held = sum(
-            stage.tokens * (stage.inference_s + stage.waiting_s) for chain in self.chains for stage in chain.stages
+            stage.tokens * (stage.inference_s + stage.waiting_s)
+            for chain in self.chains
+            for stage in chain.stages
         )
         total = sum(chain.duration_s for chain in self.chains)
         return held / (total * self.mean_final_tokens)
