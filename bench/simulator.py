@@ -14,13 +14,13 @@ from coresched.lab.simulator.engine.cluster import Cluster
 from coresched.lab.simulator.memory import require_fit, split_memory
 from coresched.lab.simulator.model import WorkerModel, load_worker_model
 from coresched.lab.simulator.outcome import Outcome
-from coresched.lab.simulator.settings import RunSettings
+from coresched.lab.simulator.settings import EnvironmentPolicy, Routing, RunSettings, WorkerPolicy
 from coresched.lab.simulator.twin.cluster import Cluster as TwinCluster
 from coresched.lab.simulator.workload import Workload, build_workload
 from coresched.trajectory.generator import generate
 
 # (worker policy, router, environment policy)
-POLICIES = (
+POLICIES: tuple[tuple[WorkerPolicy, Routing, EnvironmentPolicy], ...] = (
     ("fcfs", "round-robin", "fcfs"),
     ("fcfs", "cache-aware", "fcfs"),
     ("lpm", "cache-aware", "fcfs"),
@@ -28,7 +28,7 @@ POLICIES = (
     ("fcfs", "lbch", "fcfs"),
     ("routing-prefix", "lbch", "caas"),
 )
-QUICK_POLICIES = (POLICIES[1], POLICIES[-1])
+QUICK_POLICIES: tuple[tuple[WorkerPolicy, Routing, EnvironmentPolicy], ...] = (POLICIES[1], POLICIES[-1])
 SAMPLES, QUICK_SAMPLES = 240, 24
 REPEATS, QUICK_REPEATS = 9, 3
 
@@ -79,7 +79,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def settings_of(worker_policy: str, routing: str, environment_policy: str) -> RunSettings:
+def settings_of(
+    worker_policy: WorkerPolicy, routing: Routing, environment_policy: EnvironmentPolicy
+) -> RunSettings:
     """Limits under which samples, environment jobs and requests all have to wait."""
     return RunSettings(
         name=f"{worker_policy}, {routing}, {environment_policy}",
