@@ -1,6 +1,6 @@
 """The scheduling core in plain Python: its readable specification, to which the compiled classes are held.
 
-Each class answers exactly as its compiled twin, errors included, and is written for reading, not for speed.
+Each class gives the answers of its compiled twin and is written for reading, not for speed.
 """
 
 import math

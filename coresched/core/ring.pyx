@@ -94,7 +94,7 @@ cdef class LoadBoundedRouter:
         cdef int candidates = 0
         label = check_label(label, "label")
         if type(exclude) is tuple and not exclude:
-            return self._names[self.place(label)]
+            return self.worker_name(self.place(label))
         if isinstance(exclude, str):
             raise TypeError(f"exclude must be a collection of worker names, got the one str {shown(exclude)}")
         excluded = {self._known_slot(name, "exclude") for name in exclude}
@@ -106,7 +106,7 @@ cdef class LoadBoundedRouter:
             candidates += self._workers[slot].routable and self._workers[slot].met != self._walk
         if candidates == 0:
             raise LookupError(f"exclude must leave one of the workers, got all of {shown(self.workers())}")
-        return self._names[self._choose(point, candidates)]
+        return self.worker_name(self._choose(point, candidates))
 
     def release(self, worker):
         """End one request in flight on the worker; exactly once for each ``route``, however it ended.
@@ -118,7 +118,7 @@ cdef class LoadBoundedRouter:
 
     def home(self, label):
         """The label's home worker, whatever its load; nothing is counted. Raises as ``route`` does."""
-        return self._names[self.home_slot(check_label(label, "label"))]
+        return self.worker_name(self.home_slot(check_label(label, "label")))
 
     def loads(self):
         """Requests in flight by routable worker, in order of addition."""

@@ -32,25 +32,22 @@ class ChainQueues(RuleBasedStateMachine):
         self.queue = ChainAdvancingQueue(band_s, bucket_s)
         self.twin = ReferenceChainQueue(band_s, bucket_s)
 
-    @rule(jobs=st.lists(JOBS, min_size=1, max_size=8), at=TIMES, turns=TURNS, mean=MEANS)
-    def push(self, jobs: list[int], at: float, turns: int, mean: float) -> None:
-        for job in jobs:
+    @rule(entries=st.lists(st.tuples(JOBS, TIMES, TURNS, MEANS), min_size=1, max_size=12))
+    def push(self, entries: list[tuple[int, float, int, float]]) -> None:
+        for job, at, turns, mean in entries:
             key: dict[str, Any] = {"requested_at": at, "turns": turns, "mean_inference_s": mean}
             assert answer(self.queue.push, job, **key) == answer(self.twin.push, job, **key)
-
-    @rule(job=JOBS, at=TIMES, turns=TURNS, mean=MEANS)
-    def push_one(self, job: int, at: float, turns: int, mean: float) -> None:
-        self.push([job], at, turns, mean)
 
     @rule(times=st.integers(1, 5))
     def pop(self, times: int) -> None:
         for _ in range(times):
             assert answer(self.queue.pop) == answer(self.twin.pop)
 
-    @rule(job=JOBS)
-    def discard(self, job: int) -> None:
-        assert (job in self.queue) == (job in self.twin)
-        assert self.queue.discard(job) == self.twin.discard(job)
+    @rule(jobs=st.lists(JOBS, min_size=1, max_size=5))
+    def discard(self, jobs: list[int]) -> None:
+        for job in jobs:
+            assert (job in self.queue) == (job in self.twin)
+            assert self.queue.discard(job) == self.twin.discard(job)
 
     @invariant()
     def same(self) -> None:
@@ -64,4 +61,4 @@ class ChainQueues(RuleBasedStateMachine):
 
 
 TestChainQueues = ChainQueues.TestCase
-TestChainQueues.settings = settings(max_examples=250, stateful_step_count=60, deadline=None)
+TestChainQueues.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -74,7 +74,7 @@ class PrefixPolicies(RuleBasedStateMachine):
 
 
 TestPrefixPolicies = PrefixPolicies.TestCase
-TestPrefixPolicies.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+TestPrefixPolicies.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
 
 
 @settings(max_examples=150, deadline=None)

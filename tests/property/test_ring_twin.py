@@ -105,7 +105,7 @@ class Routers(RuleBasedStateMachine):
 
 
 TestRouters = Routers.TestCase
-TestRouters.settings = settings(max_examples=250, stateful_step_count=60, deadline=None)
+TestRouters.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
 
 WORKER_NAMES = st.text("abw01#-ü", min_size=1, max_size=6)
 

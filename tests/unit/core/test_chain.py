@@ -3,6 +3,7 @@
 import copy
 import doctest
 import math
+import random
 import weakref
 from typing import Any
 
@@ -161,6 +162,30 @@ def test_discard_says_whether_the_job_was_waiting(queue_class: Queue) -> None:
     assert ("a" in queue, len(queue)) == (False, 0)
     push(queue, "a")
     assert queue.pop() == "a"
+
+
+def test_discarding_from_the_middle_keeps_the_order_of_the_rest(queue_class: Queue) -> None:
+    # In this order of entry 19, last in the heap, takes the place of 31 below 30 and must rise above it.
+    entered = [0, 30, 10, 31, 40, 11, 12, 32, 33, 41, 42, 13, 14, 18, 19]
+    queue = queue_class()
+    for mean in entered:
+        push(queue, mean, mean_inference_s=float(mean))
+    assert queue.discard(31)
+    assert drain(queue) == sorted(set(entered) - {31})
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_discarding_half_of_many_keeps_the_order_of_the_rest(queue_class: Queue, seed: int) -> None:
+    rng = random.Random(seed)
+    jobs = list(range(300))
+    rng.shuffle(jobs)
+    queue = queue_class()
+    for job in jobs:
+        push(queue, job, mean_inference_s=float(job))
+    discarded = set(rng.sample(jobs, 150))
+    for job in discarded:
+        assert queue.discard(job)
+    assert drain(queue) == [job for job in range(300) if job not in discarded]
 
 
 def test_none_is_a_job_like_any_other(queue_class: Queue) -> None:
