@@ -1,9 +1,9 @@
 """Synthetic batches with the published totals of the paper's workloads; their per-turn data is not public.
 
 Totals (trajectories, requests, output tokens) are exact. Shapes are ours: log-normal turn counts and lengths.
-Responses are sized so that the mean final context is what the published reference concurrency implies on the
-published memory (SWE and WideSearch about 82k tokens, BFCL about 3k); the mean input per request then comes out at
-52k, 53k and 6k (published totals over requests: 48k, 45k and 7k).
+Responses are sized so that the mean final context is what the published reference concurrency implies on
+the published memory (SWE and WideSearch about 82k tokens, BFCL about 3k); the mean input per request then
+comes out at 52k, 53k and 6k (published totals over requests: 48k, 45k and 7k).
 """
 
 import math
@@ -163,7 +163,7 @@ def _family(family: Family, rng: Random) -> list[Trajectory]:
 
 
 def apportion(weights: list[float], total: int, fewest: int, most: int | None = None) -> list[int]:
-    """Integers about proportional to the weights, from ``fewest`` to ``most`` each, adding up to ``total``."""
+    """Integers about proportional to the weights, each within the limits, that add up to ``total``."""
     limit = total if most is None else most
     low, high = 0.0, 2.0 * total
     for _ in range(200):  # the factor whose clamped shares add up to the total
