@@ -2,10 +2,13 @@
 
 import asyncio
 import random
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
+from pathlib import Path
 
 import grpc
 import pytest
@@ -247,3 +250,18 @@ async def test_health_and_reflection_answer(address: str) -> None:
         assert [m.name for m in router.methods] == [
             m.name for m in pb.DESCRIPTOR.services_by_name["Router"].methods
         ]
+
+
+def test_the_page_of_the_service_runs_as_it_stands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
+    (console,) = re.findall(r"^```console\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    command, printed = console.splitlines()
+    program, verb, listen, address, *options = shlex.split(command.removeprefix("$ "))
+    assert (program, verb, listen) == ("coresched", "serve", "--listen")
+    assert printed == f"coresched serve: listening on {address}"
+    with served(*options, listen="127.0.0.1:0") as (free, _):
+        exec(example.replace(address, free), {})
+    assert capsys.readouterr().out == "w0 1.0 0\nw1 2.0 0\nw2 1.0 0\n"

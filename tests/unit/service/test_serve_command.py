@@ -27,6 +27,8 @@ async def refused(address: str) -> None:
             (await asyncio.open_connection(host, int(port)))[1].close()
         except ConnectionRefusedError:
             return
+        except ConnectionResetError:
+            pass  # was in the queue of the socket that is being closed
         await asyncio.sleep(0.02)
 
 
