@@ -1,0 +1,1 @@
+"""The scheduler as a gRPC service: one router that many harness processes share."""

@@ -1,0 +1,76 @@
+"""What makes a retry harmless: the answers given last, by the request id that the client chose."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Generic, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from coresched.service.refusal import RefusedError, checked_label, shown
+
+REMEMBERED_ANSWERS = 65_536
+REQUEST_ID_BYTES = 128
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered(Generic[A]):
+    call: bytes
+    answer: A
+
+
+class AnswerMemory(Generic[A]):
+    """The last `capacity` answers, the oldest forgotten first.
+
+    A call is known by its request id and a digest of its content, so that an id used twice for different
+    calls is noticed. With ids of 36 characters an answer of the service takes about 500 bytes.
+    """
+
+    def __init__(self, capacity: int = REMEMBERED_ANSWERS) -> None:
+        self._capacity = capacity
+        # A plain dict would search the places of all that was deleted for its first entry.
+        self._by_id: OrderedDict[str, _Remembered[A]] = OrderedDict()
+
+    def find(self, request_id: str, call: Message) -> A | None:
+        """The answer to this very call, or None if it is new.
+
+        Raises RefusedError if the id is not 1 to 128 bytes of UTF-8, or belongs to another call.
+        """
+        checked_label("request_id", request_id)
+        if len(request_id.encode()) > REQUEST_ID_BYTES:
+            raise RefusedError(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                "request_id",
+                f"request_id must be at most {REQUEST_ID_BYTES} bytes of UTF-8, got {shown(request_id)}",
+            )
+        found = self._by_id.get(request_id)
+        if found is None:
+            return None
+        if found.call != _digest(call):
+            raise RefusedError(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                "request_id",
+                f"request_id must be new for each call, got {shown(request_id)}, which another call had",
+            )
+        return found.answer
+
+    def keep(self, request_id: str, call: Message, answer: A) -> None:
+        if len(self._by_id) >= self._capacity:
+            self._by_id.popitem(last=False)
+        self._by_id[request_id] = _Remembered(_digest(call), answer)
+
+    def forget(self, request_id: str, answer: A) -> None:
+        """Forget one answer, if it is still remembered."""
+        found = self._by_id.get(request_id)
+        if found is not None and found.answer is answer:
+            del self._by_id[request_id]
+
+
+def _digest(call: Message) -> bytes:
+    kind = call.DESCRIPTOR.name.encode()
+    return blake2b(kind + b"\0" + call.SerializeToString(deterministic=True), digest_size=16).digest()

@@ -1,0 +1,219 @@
+"""The router and the requests in flight on it: what was routed, for whom, and not yet released."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from grpc import StatusCode
+
+from coresched.core.ring import LoadBoundedRouter
+from coresched.service.refusal import RefusedError, checked_label, refuse_argument, shown
+
+LARGEST_SHARE = 1 << 20
+"""Most points on the ring that a registered worker may have: about a second of work for the server."""
+
+
+class Owner:
+    """Whom requests in flight belong to: one stream, or `UNARY`. Known by identity alone."""
+
+
+UNARY = Owner()
+"""The owner of the requests that were routed outside of any stream."""
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """One request; `in_flight` until it is released."""
+
+    label: str
+    worker: str
+    owner: Owner
+    request_id: str
+    in_flight: bool = True
+
+
+@dataclass(slots=True)
+class WorkerEntry:
+    """One worker; `in_flight` is L(w) in requests, `routable` false once it was removed."""
+
+    weight: float
+    in_flight: int = 0
+    routable: bool = True
+
+
+class RoutingTable:
+    """LBCH with an account of each request in flight, so that a release or a lost client ends only its own.
+
+    Every step is checked before anything changes. For one thread.
+    """
+
+    def __init__(
+        self, workers: Mapping[str, float], *, load_bound: float = 1.25, virtual_nodes: int = 128
+    ) -> None:
+        """Takes what LoadBoundedRouter takes and raises what it raises."""
+        self._router = LoadBoundedRouter(workers, load_bound, virtual_nodes)
+        self._workers = {name: WorkerEntry(weight) for name, weight in workers.items()}
+        self._flights: dict[Owner, dict[tuple[str, str], list[Flight]]] = {}
+
+    @property
+    def load_bound(self) -> float:
+        return self._router.load_bound
+
+    @property
+    def virtual_nodes(self) -> int:
+        return self._router.virtual_nodes
+
+    def workers(self) -> Mapping[str, WorkerEntry]:
+        """The routable workers and the removed ones with requests in flight, in order of registration."""
+        return self._workers
+
+    def register(self, worker: str, weight: float) -> None:
+        """Make a worker routable. Refused: ALREADY_EXISTS, INVALID_ARGUMENT for worker and weight."""
+        checked_label("worker", worker)
+        entry = self._workers.get(worker)
+        if entry is not None and entry.routable:
+            raise RefusedError(
+                StatusCode.ALREADY_EXISTS,
+                "worker",
+                f"worker {shown(worker)} is routable already; remove it first to change its weight",
+            )
+        if weight * self.virtual_nodes > LARGEST_SHARE:
+            raise RefusedError(
+                StatusCode.INVALID_ARGUMENT,
+                "weight",
+                f"weight must be at most {LARGEST_SHARE / self.virtual_nodes:g} with {self.virtual_nodes} "
+                f"virtual nodes, got {weight:g}",
+            )
+        try:
+            self._router.add_worker(worker, weight)
+        except ValueError as error:
+            refuse_argument("weight", error)
+        if entry is None:
+            self._workers[worker] = WorkerEntry(weight)
+        else:
+            entry.weight = weight
+            entry.routable = True
+
+    def remove(self, worker: str) -> int:
+        """Take a worker off the ring; its requests still in flight. Refused: NOT_FOUND, INVALID_ARGUMENT."""
+        checked_label("worker", worker)
+        entry = self._workers.get(worker)
+        if entry is None or not entry.routable:
+            raise RefusedError(
+                StatusCode.NOT_FOUND, "worker", f"worker must be routable, got {shown(worker)}, which is not"
+            )
+        self._router.remove_worker(worker)
+        entry.routable = False
+        if entry.in_flight == 0:
+            del self._workers[worker]
+        return entry.in_flight
+
+    def route(self, label: str, exclude: Collection[str], *, owner: Owner, request_id: str) -> Flight:
+        """Place one request, by the rule of LoadBoundedRouter.route.
+
+        Refused: INVALID_ARGUMENT for label, NOT_FOUND for an unknown worker in exclude, FAILED_PRECONDITION
+        without workers or if exclude leaves none.
+        """
+        checked_label("label", label)
+        if exclude:
+            self._check_exclude(exclude)
+        elif not any(entry.routable for entry in self._workers.values()):
+            self._refuse_without_workers()
+        worker = self._router.route(label, exclude)
+        self._workers[worker].in_flight += 1
+        flight = Flight(label, worker, owner, request_id)
+        self._hold(flight)
+        return flight
+
+    def release(self, label: str, worker: str, *, owner: Owner) -> None:
+        """End one request in flight of this owner.
+
+        Refused: INVALID_ARGUMENT for label and worker, NOT_FOUND for an unknown worker or a label without
+        request in flight there, FAILED_PRECONDITION for a worker without any.
+        """
+        checked_label("label", label)
+        checked_label("worker", worker)
+        entry = self._workers.get(worker)
+        if entry is None:
+            raise RefusedError(
+                StatusCode.NOT_FOUND, "worker", f"worker must be known, got {shown(worker)}, which is not"
+            )
+        if entry.in_flight == 0:
+            raise RefusedError(
+                StatusCode.FAILED_PRECONDITION,
+                "worker",
+                f"worker {shown(worker)} has no request in flight to release",
+            )
+        found = self._flights.get(owner, {}).get((label, worker))
+        if not found:
+            where = "by a unary call" if owner is UNARY else "on this stream"
+            raise RefusedError(
+                StatusCode.NOT_FOUND,
+                "label",
+                f"label {shown(label)} has no request in flight on worker {shown(worker)} "
+                f"that was routed {where}",
+            )
+        self._end(found[-1])
+
+    def hand_over(self, flight: Flight, owner: Owner) -> None:
+        """Make a request in flight belong to another owner; nothing happens if it has ended."""
+        if flight.in_flight and flight.owner is not owner:
+            self._let_go(flight)
+            flight.owner = owner
+            self._hold(flight)
+
+    def release_all(self, owner: Owner) -> list[Flight]:
+        """End every request in flight of this owner, and return them."""
+        ended = [flight for flights in self._flights.get(owner, {}).values() for flight in flights]
+        for flight in ended:
+            self._end(flight)
+        return ended
+
+    def _check_exclude(self, exclude: Collection[str]) -> None:
+        for name in exclude:
+            if name not in self._workers:
+                raise RefusedError(
+                    StatusCode.NOT_FOUND,
+                    "exclude",
+                    f"exclude must name known workers, got {shown(name)}, which is not one",
+                )
+        routable = {name for name, entry in self._workers.items() if entry.routable}
+        if not routable:
+            self._refuse_without_workers()
+        if routable <= set(exclude):
+            raise RefusedError(
+                StatusCode.FAILED_PRECONDITION,
+                "exclude",
+                f"exclude must leave one routable worker, got all {len(routable)}",
+            )
+
+    def _refuse_without_workers(self) -> NoReturn:
+        raise RefusedError(
+            StatusCode.FAILED_PRECONDITION,
+            "",
+            "a worker must be registered before a label can be routed, there is none",
+        )
+
+    def _hold(self, flight: Flight) -> None:
+        flights = self._flights.setdefault(flight.owner, {})
+        flights.setdefault((flight.label, flight.worker), []).append(flight)
+
+    def _let_go(self, flight: Flight) -> None:
+        flights = self._flights[flight.owner]
+        same = flights[flight.label, flight.worker]
+        same.remove(flight)
+        if not same:
+            del flights[flight.label, flight.worker]
+        if not flights:
+            del self._flights[flight.owner]
+
+    def _end(self, flight: Flight) -> None:
+        self._let_go(flight)
+        flight.in_flight = False
+        self._router.release(flight.worker)
+        entry = self._workers[flight.worker]
+        entry.in_flight -= 1
+        if entry.in_flight == 0 and not entry.routable:
+            del self._workers[flight.worker]

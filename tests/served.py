@@ -1,0 +1,27 @@
+"""`coresched serve` in a process of its own, for tests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def served(*options: str, listen: str = "127.0.0.1:0") -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The address that the server printed, and its process, which is killed in the end if it still runs."""
+    command = [sys.executable, "-m", "coresched", "serve", "--listen", listen, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            assert line.startswith("coresched serve: listening on "), process.communicate()
+            yield line.split()[-1], process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
