@@ -96,8 +96,8 @@ def solve_pools(flags: SglangFlags, memory_bytes: float, kv_bytes: int, state_by
     rows = _whole_pages(available // kv_bytes, flags)
     if rows < 1:
         raise InputError(
-            f"memory_bytes is {memory_bytes!r}; {states.bytes + states.speculative_bytes} bytes of states leave "
-            f"no page of {flags.page_size} KV tokens of {kv_bytes} bytes; raise it or lower the slots"
+            f"memory_bytes is {memory_bytes!r}; {states.bytes + states.speculative_bytes} bytes of states "
+            f"leave no page of {flags.page_size} KV tokens of {kv_bytes} bytes; raise it or lower the slots"
         )
     if flags.max_total_tokens is not None and flags.max_total_tokens < rows:
         rows = _whole_pages(flags.max_total_tokens, flags)
