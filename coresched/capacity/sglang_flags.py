@@ -80,14 +80,15 @@ class SglangFlags:
         for name in ("disable_overlap_schedule", "disable_radix_cache", "skip_decode_lock"):
             value = getattr(self, name)
             if not isinstance(value, bool):
-                raise InputError(f"{name} is {value!r}; it must be True or False")
+                raise InputError(f"{name} must be True or False, got a value of type {type(value).__name__}")
         self._check_strategy()
 
     def _check_strategy(self) -> None:
         strategy = self.mamba_radix_cache_strategy
         if strategy not in STRATEGIES:
+            found = repr(strategy)[:60] if isinstance(strategy, str) else type(strategy).__name__
             raise InputError(
-                f"mamba_radix_cache_strategy is {strategy!r}; it must be one of {', '.join(STRATEGIES)}"
+                f"mamba_radix_cache_strategy is {found}; it must be one of {', '.join(STRATEGIES)}"
             )
         if self.disable_radix_cache:
             return

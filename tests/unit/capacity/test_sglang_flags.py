@@ -79,7 +79,7 @@ def test_one_slot_in_five_is_reserved_but_never_reached() -> None:
             "mamba_full_memory_ratio must be a finite number, got nan",
         ),
         ({"mamba_full_memory_ratio": 1e300}, "mamba_full_memory_ratio must be at most 1e+09, got 1e+300"),
-        ({"skip_decode_lock": 1}, "skip_decode_lock is 1; it must be True or False"),
+        ({"skip_decode_lock": 1}, "skip_decode_lock must be True or False, got a value of type int"),
         (
             {"mamba_radix_cache_strategy": "auto"},
             "mamba_radix_cache_strategy is 'auto'; "
