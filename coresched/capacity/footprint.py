@@ -230,7 +230,7 @@ def _sglang_cell(layers: int, kv_layer_bytes: int, draft_layers: int) -> int:
 
 
 def _sglang_slot(state_layer_bytes: int, state_stages: Sequence[int], pp: int) -> int:
-    """A slot's bytes; SGLang scales the whole model's by the largest stage's share, in floating point."""
+    """A slot's bytes; SGLang scales all layers' by the largest stage's share, and cuts the fraction off."""
     if not state_stages:
         return 0
     most = max(state_stages.count(stage) for stage in range(pp))
