@@ -1,5 +1,6 @@
 """Scheduling middleware that makes a batch of LLM agent tasks finish sooner."""
 
+from coresched.capacity.footprint import footprint
 from coresched.client.embedded import Batch
 from coresched.core import ChainAdvancingQueue, LoadBoundedRouter, RoutingPrefixPolicy, Waiting
 
@@ -12,4 +13,5 @@ __all__ = [
     "RoutingPrefixPolicy",
     "Waiting",
     "__version__",
+    "footprint",
 ]
