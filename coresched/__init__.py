@@ -1,6 +1,7 @@
 """Scheduling middleware that makes a batch of LLM agent tasks finish sooner."""
 
 from coresched.capacity.footprint import footprint
+from coresched.capacity.planner import plan
 from coresched.client.embedded import Batch
 from coresched.core import ChainAdvancingQueue, LoadBoundedRouter, RoutingPrefixPolicy, Waiting
 
@@ -14,4 +15,5 @@ __all__ = [
     "Waiting",
     "__version__",
     "footprint",
+    "plan",
 ]

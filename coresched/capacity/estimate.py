@@ -6,7 +6,7 @@ from math import ceil, floor
 from typing import Literal, Protocol
 
 from coresched.capacity.balance import PoolBalance
-from coresched.capacity.demand import Demand, Footing, peak_demand
+from coresched.capacity.demand import Demand, Footing, Replay
 from coresched.capacity.profile import WorkloadProfile, shuffled
 
 Estimator = Literal["peak", "kappa", "paper"]
@@ -44,36 +44,83 @@ class PeakEstimate:
 
 
 def estimate_peak(
-    profile: WorkloadProfile, pools: Pools, margin: float = DEFAULT_MARGIN
+    profile: WorkloadProfile,
+    pools: Pools,
+    margin: float = DEFAULT_MARGIN,
+    *,
+    orders: int = ORDERS,
+    guess: int | None = None,
 ) -> PeakEstimate | None:
     """The largest C whose replayed peak demand, raised by ``margin``, fits; None when not even one does.
 
-    Found by bisection over C, the worst of ORDERS submission orders at each.
+    Found by bisection over C, in the worst of ``orders`` submission orders at each; a ``guess`` near the
+    answer makes it faster and changes nothing where demand grows with C.
     """
     most = len(profile.chains)
-    demands: dict[int, Demand] = {}
-
-    def fits(concurrency: int) -> bool:
-        demands[concurrency] = worst_demand(profile, concurrency, pools.footing, margin)
-        return pools.fits(demands[concurrency])
-
-    if not fits(1):
+    worst = _Worst(profile, pools, margin, orders)
+    if guess is None:
+        low, high = (1, most) if worst.fits(1) else (0, 1)
+        if low and worst.fits(most):
+            low = most
+    else:
+        low, high = _bracket(worst, max(1, min(guess, most)), most)
+    if low == 0:
         return None
-    if fits(most):
-        return PeakEstimate(most, demands[most], "batch")
-    low, high = 1, most
+    if low == most:
+        return PeakEstimate(most, worst.demand(most), "batch")
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return PeakEstimate(low, demands[low], pools.limit(demands[high]))
+        low, high = (middle, high) if worst.fits(middle) else (low, middle)
+    return PeakEstimate(low, worst.demand(low), pools.limit(worst.demand(high)))
 
 
-def worst_demand(profile: WorkloadProfile, concurrency: int, footing: Footing, margin: float) -> Demand:
-    """Each peak's largest value over the submission orders, raised by ``margin`` and rounded up.
+class _Worst:
+    """Demands over several submission orders, each replayed when first asked for."""
 
-    Running trajectories are not raised: more than ``concurrency`` cannot run.
-    """
-    demands = [peak_demand(shuffled(profile.chains, order), concurrency, footing) for order in range(ORDERS)]
+    def __init__(self, profile: WorkloadProfile, pools: Pools, margin: float, orders: int) -> None:
+        self._pools, self._margin = pools, margin
+        self._replay = Replay(profile.chains, pools.footing)
+        numbers = range(len(profile.chains))
+        self._orders = [shuffled(numbers, order) for order in range(orders)]
+        self._found: dict[tuple[int, int], Demand] = {}
+
+    def fits(self, concurrency: int) -> bool:
+        return all(
+            self._pools.fits(_raised([self._of(concurrency, order)], self._margin))
+            for order in range(len(self._orders))
+        )
+
+    def demand(self, concurrency: int) -> Demand:
+        return _raised([self._of(concurrency, order) for order in range(len(self._orders))], self._margin)
+
+    def _of(self, concurrency: int, order: int) -> Demand:
+        if (concurrency, order) not in self._found:
+            self._found[concurrency, order] = self._replay.peak(concurrency, self._orders[order])
+        return self._found[concurrency, order]
+
+
+def _bracket(worst: _Worst, guess: int, most: int) -> tuple[int, int]:
+    """(a C that fits or 0, the next known one that does not), found from the guess outwards."""
+    step = max(1, guess // 16)
+    if worst.fits(guess):
+        low = guess
+        while low < most:
+            high = min(most, low + step)
+            if not worst.fits(high):
+                return low, high
+            low, step = high, step * 2
+        return most, most
+    high = guess
+    while high > 1:
+        low = max(1, high - step)
+        if worst.fits(low):
+            return low, high
+        high, step = low, step * 2
+    return 0, 1
+
+
+def _raised(demands: list[Demand], margin: float) -> Demand:
+    """Each peak's largest value, raised by the margin; running trajectories cannot exceed the concurrency."""
     return Demand(
         kv_units=ceil(max(demand.kv_units for demand in demands) * (1 + margin)),
         state_units=ceil(max(demand.state_units for demand in demands) * (1 + margin)),
@@ -82,12 +129,24 @@ def worst_demand(profile: WorkloadProfile, concurrency: int, footing: Footing, m
     )
 
 
+def worst_demand(profile: WorkloadProfile, concurrency: int, footing: Footing, margin: float) -> Demand:
+    """Each peak's largest value over the ORDERS submission orders, raised by ``margin`` and rounded up."""
+    replay = Replay(profile.chains, footing)
+    numbers = range(len(profile.chains))
+    return _raised([replay.peak(concurrency, shuffled(numbers, order)) for order in range(ORDERS)], margin)
+
+
 def peak_range(
-    profile: WorkloadProfile, pools: Pools, margin: float = DEFAULT_MARGIN, resamples: int = 8, seed: int = 1
+    profile: WorkloadProfile, pools: Pools, margin: float, guess: int, resamples: int = 6, seed: int = 1
 ) -> tuple[int, int]:
-    """The smallest and largest C* over bootstrap resamples: how far the profile pins the estimate down."""
+    """The smallest and largest C* over bootstrap resamples: how far the profile pins the estimate down.
+
+    A resample is a random order of random chains already, so each is replayed in that order only.
+    """
     rng = random.Random(seed)
-    found = [estimate_peak(profile.resampled(rng), pools, margin) for _ in range(resamples)]
+    found = [
+        estimate_peak(profile.resampled(rng), pools, margin, orders=1, guess=guess) for _ in range(resamples)
+    ]
     counts = [0 if estimate is None else estimate.concurrency for estimate in found]
     return min(counts), max(counts)
 

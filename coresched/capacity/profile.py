@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from coresched.errors import InputError
 from coresched.trajectory.schema import Trajectory
@@ -122,9 +123,12 @@ def _chain(trajectory: Trajectory, timed: bool) -> Chain:
     return Chain(tuple(stages), trajectory.group, trajectory.shared_prefix_tokens)
 
 
-def shuffled(chains: Sequence[Chain], seed: int) -> list[Chain]:
-    """The chains in their own order for seed 0, in another fixed order for any other."""
-    order = list(chains)
+Item = TypeVar("Item")
+
+
+def shuffled(items: Sequence[Item], seed: int) -> list[Item]:
+    """The items in their own order for seed 0, in another fixed order for any other."""
+    order = list(items)
     if seed:
         random.Random(seed).shuffle(order)
     return order

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Sequence
 
 from coresched import __version__
-from coresched.cli import demo, serve, simulate, trace
+from coresched.cli import demo, plan, serve, simulate, trace
 from coresched.cli.parser import CommandParser
 from coresched.errors import InputError
 
-COMMANDS = (demo, simulate, serve, trace)
+COMMANDS = (demo, simulate, plan, serve, trace)
 
 
 def build_parser() -> CommandParser:

@@ -1,0 +1,81 @@
+"""A workload that the user describes in numbers, for when there is no trace yet."""
+
+import math
+import re
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from coresched.capacity.profile import Chain, Stage, WorkloadProfile
+from coresched.errors import InputError
+
+P90 = NormalDist().inv_cdf(0.9)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A count by its median and 90th percentile, log-normal between; both equal for a fixed one."""
+
+    p50: float
+    p90: float
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> "Quantity":
+        """Read "40" or "36/66" (median/90th percentile). Raises InputError naming ``name``."""
+        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(?:/(\d{1,9}(?:\.\d{1,9})?))?", text.strip())
+        if match is None:
+            raise InputError(f'{name} is {text[:40]!r}; give a number, or MEDIAN/P90 such as "36/66"')
+        p50, p90 = float(match[1]), float(match[2] or match[1])
+        if not 0 < p50 <= p90:
+            raise InputError(f"{name} is {text[:40]!r}; the median must be above 0 and at most the P90")
+        return cls(p50, p90)
+
+    def at(self, quantile: float) -> float:
+        """The value below which a share ``quantile`` (0 to 1, exclusive) lies."""
+        return self.p50 * math.exp(math.log(self.p90 / self.p50) / P90 * NormalDist().inv_cdf(quantile))
+
+
+@dataclass(frozen=True)
+class WorkloadSummary:
+    """Turns a trajectory, and tokens: first prompt, output a turn, environment response a turn.
+
+    ``samples`` is the size of the batch. ``shared_prefix`` tokens of the first prompt are the same in all.
+    """
+
+    turns: Quantity
+    prompt: Quantity
+    output: Quantity
+    response: Quantity
+    samples: int = 200
+    shared_prefix: int = 0
+
+    def profile(self) -> WorkloadProfile:
+        """Chains at evenly spaced quantiles of turns and first prompt, in a mixed order, with mean lengths.
+
+        Lengths within a chain average out over its turns, so each turn gets the mean of its quantity.
+        Raises InputError when the shared prefix is longer than the shortest first prompt.
+        """
+        count = self.samples
+        grid = [(number + 0.5) / count for number in range(count)]
+        # A stride coprime to the count mixes long and short, and pairs turns with unrelated prompts.
+        strides = [step for step in (61, 59, 53, 47, 1) if math.gcd(step, count) == 1][:2]
+        output, response = self._mean(self.output), self._mean(self.response)
+        chains = []
+        for number in range(count):
+            turns = max(1, round(self.turns.at(grid[number * strides[0] % count])))
+            prompt = max(1, round(self.prompt.at(grid[number * strides[-1] % count])))
+            if prompt < self.shared_prefix:
+                raise InputError(
+                    f"shared_prefix is {self.shared_prefix}; some first prompts have {prompt} tokens, and it "
+                    "cannot be longer than they are; lower it"
+                )
+            stages = tuple(
+                Stage(round(prompt + (turn + 1) * output + turn * response), output, 0.0)
+                for turn in range(turns)
+            )
+            chains.append(Chain(stages, None, self.shared_prefix))
+        return WorkloadProfile(tuple(chains), timed=False)
+
+    @staticmethod
+    def _mean(quantity: Quantity) -> float:
+        sigma = math.log(quantity.p90 / quantity.p50) / P90
+        return quantity.p50 * math.exp(sigma * sigma / 2)
