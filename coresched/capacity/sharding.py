@@ -100,9 +100,7 @@ def state_elements(
             notes += (f"{TITLES[engine]} refuses tp {tp} with {groups} Mamba groups when it loads the model",)
         groups = tp
     columns = kernel - 1 + (draft_tokens if state.kind in ("kda", "gdn", "mamba2") else 0)
-    channels = inner + 2 * groups * key_dim
-    if channels % tp:
-        raise _refusal("tp", tp, f"it must divide the {channels:,} conv channels of {source}")
+    channels = inner + 2 * groups * key_dim  # tp divides it, for it divides the heads and the groups
     return channels // tp * columns, heads // tp * value_dim * key_dim, notes
 
 

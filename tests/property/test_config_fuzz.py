@@ -204,7 +204,7 @@ def test_the_twin_agrees_on_the_configs_as_they_are(name: str) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=1_200, deadline=None)
+@settings(max_examples=800, deadline=None)
 def test_changed_configs_give_the_right_number_or_a_refusal(data: st.DataObject) -> None:
     config = copy.deepcopy(CONFIGS[data.draw(st.sampled_from(sorted(CONFIGS)))])
     for _ in range(data.draw(st.integers(1, 2))):
@@ -224,7 +224,7 @@ def test_changed_configs_give_the_right_number_or_a_refusal(data: st.DataObject)
 
 
 @given(data=st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_scaled_dimensions_give_the_right_number_or_a_refusal(data: st.DataObject) -> None:
     config = copy.deepcopy(CONFIGS[data.draw(st.sampled_from(sorted(CONFIGS)))])
     text = config.get("text_config") or config

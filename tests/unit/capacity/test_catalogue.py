@@ -62,6 +62,11 @@ def test_an_unknown_name_is_answered_with_the_nearest_ones() -> None:
         footprint("Qwen3-Nxt-80B", "vllm")
 
 
+def test_only_catalogued_names_have_an_architecture() -> None:
+    with pytest.raises(InputError, match='model "Qwen9" is neither'):
+        catalogue_architecture("Qwen9")
+
+
 @pytest.mark.parametrize(
     ("name", "dimension"),
     [

@@ -40,6 +40,8 @@ def test_layer_orders_in_their_spellings() -> None:
         config_of(nano)
     )
 
+    assert order_of(config_of(nano, layers_block_type=listed)) == order_of(config_of(nano))
+
     tiny = "Ling-3.0-tiny"
     marks = [1, 1, 1, 0] * 6
     assert order_of(config_of(tiny, layer_group_size=marks)) == order_of(config_of(tiny)) == "SSSA" * 6
@@ -53,6 +55,12 @@ def test_layer_orders_in_their_spellings() -> None:
     new = [{"mamba": "linear_attention"}.get(t, "full_attention") for t in CONFIGS[granite]["layer_types"]]
     assert order_of(config_of(granite, layer_types=new)) == order_of(config_of(granite))
 
+    minimax = config_of("MiniMax-M1", attn_type_list=..., layer_types=every(8, 80))
+    assert order_of(minimax) == order_of(config_of("MiniMax-M1")) == "SSSSSSSA" * 10
+
+    mixtral = config_of("Llama-3.1-8B", architectures=["MixtralForCausalLM"])
+    qwen2 = config_of("Llama-3.1-8B", architectures=["Qwen2ForCausalLM"], sliding_window=4096)
+    assert order_of(mixtral) == order_of(qwen2) == "A" * 32
     assert order_of(config_of("Bamba-9B")) == "S" * 9 + "A" + "S" * 8 + "A" + "S" * 8 + "A" + "S" * 4
     assert order_of(config_of("Jamba-1.5-Mini")) == "SSSSASSS" * 4
     assert order_of(config_of("Falcon-H1-0.5B")) == "B" * 36

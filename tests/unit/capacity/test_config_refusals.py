@@ -11,6 +11,16 @@ from coresched.errors import InputError
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
+        "Nemotron-Nano-9B-v2",
+        {"layers_block_type": ["mamba"] * 56},
+        "hybrid_override_pattern .*; layers_block_type says otherwise",
+    ),
+    (
+        "Granite-4.0-H-1B",
+        {"mamba_d_head": "auto", "mamba_n_heads": 47},
+        "mamba_n_heads is 47; it must divide",
+    ),
+    (
         "Llama-3.1-8B",
         {"architectures": ["GptOssForCausalLM"]},
         'architectures is \\["GptOssForCausalLM"\\]; unknown class',

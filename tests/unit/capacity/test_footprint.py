@@ -126,6 +126,18 @@ def test_decode_context_parallelism() -> None:
         footprint("Qwen3.5-27B", "vllm", 4, dcp=2)
 
 
+def test_decode_context_parallelism_that_does_not_fit(tmp_path: Path) -> None:
+    mamba = write_config(tmp_path, config_of("Falcon-Mamba-7B"))
+    with pytest.raises(InputError, match=r"dcp is 2; .* has no attention to split; it must be 1"):
+        footprint(mamba, "sglang", 2, dcp=2)
+    # 15 query heads a KV head: dcp 2 would cut them unevenly
+    llama = write_config(
+        tmp_path, config_of("Llama-3.1-8B", num_attention_heads=60, num_key_value_heads=4, head_dim=64)
+    )
+    with pytest.raises(InputError, match="dcp is 2; it must divide the 15 queries a KV head"):
+        footprint(llama, "vllm", 12, dcp=2)
+
+
 def test_draft_layers_join_the_kv_cell() -> None:
     assert footprint(FLASH, "sglang", 4, mtp=True).kv_bytes == 9_216
     assert footprint(FLASH, "sglang", 4, draft_layers=2).kv_bytes == 8_064 + 2 * 1_152
@@ -221,6 +233,7 @@ def test_options_are_refused_by_name(options: dict[str, Any], message: str) -> N
         ("Nemotron-Nano-9B-v2", 10, "tp is 10; it must divide the 8 KV heads .* or be a multiple"),
         ("Granite-4.0-H-1B", 3, "tp is 3; it must divide the 4 KV heads"),
         ("Granite-4.0-H-1B", 12, None),
+        ("Mamba-Codestral-7B", 128, None),
         ("Falcon-Mamba-7B", 3, "tp is 3; it must divide the 8,192 channels"),
         ("Mamba-Codestral-7B", 3, "tp is 3; it must divide the 128 state heads"),
         ("Mamba-Codestral-7B", 16, None),
@@ -235,3 +248,10 @@ def test_a_tp_that_does_not_divide(name: str, tp: int, message: str | None, tmp_
             continue
         with pytest.raises(InputError, match=message):
             footprint(path, engine, tp)
+
+
+def test_mamba_groups_that_can_be_neither_cut_nor_replicated(tmp_path: Path) -> None:
+    # 96 heads in 12 groups over 8 ranks: neither 12 / 8 nor 8 / 12 is whole
+    config = config_of("Mamba-Codestral-7B", num_heads=96, n_groups=12, hidden_size=3072)
+    with pytest.raises(InputError, match=r"tp is 8; it must divide the 12 Mamba groups .* or be a multiple"):
+        footprint(write_config(tmp_path, config), "sglang", 8)
