@@ -2,6 +2,7 @@
 
 from coresched.capacity.footprint import footprint
 from coresched.capacity.planner import plan
+from coresched.capacity.summary import WorkloadSummary
 from coresched.client.embedded import Batch
 from coresched.core import ChainAdvancingQueue, LoadBoundedRouter, RoutingPrefixPolicy, Waiting
 
@@ -13,6 +14,7 @@ __all__ = [
     "LoadBoundedRouter",
     "RoutingPrefixPolicy",
     "Waiting",
+    "WorkloadSummary",
     "__version__",
     "footprint",
     "plan",

@@ -21,6 +21,8 @@ class Quantity:
     @classmethod
     def parse(cls, text: str, name: str) -> "Quantity":
         """Read "40" or "36/66" (median/90th percentile). Raises InputError naming ``name``."""
+        if not isinstance(text, str):
+            raise InputError(f'{name} is {text!r}; give text such as "40", or MEDIAN/P90 such as "36/66"')
         match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(?:/(\d{1,9}(?:\.\d{1,9})?))?", text.strip())
         if match is None:
             raise InputError(f'{name} is {text[:40]!r}; give a number, or MEDIAN/P90 such as "36/66"')
@@ -33,20 +35,35 @@ class Quantity:
         """The value below which a share ``quantile`` (0 to 1, exclusive) lies."""
         return self.p50 * math.exp(math.log(self.p90 / self.p50) / P90 * NormalDist().inv_cdf(quantile))
 
+    @property
+    def mean(self) -> float:
+        """exp(mu + sigma^2 / 2) of the log-normal."""
+        sigma = math.log(self.p90 / self.p50) / P90
+        return self.p50 * math.exp(sigma * sigma / 2)
+
 
 @dataclass(frozen=True)
 class WorkloadSummary:
     """Turns a trajectory, and tokens: first prompt, output a turn, environment response a turn.
 
-    ``samples`` is the size of the batch. ``shared_prefix`` tokens of the first prompt are the same in all.
+    Each is "N" or "MEDIAN/P90", such as "36/66". ``samples`` is the size of the batch; ``shared_prefix``
+    tokens of the first prompt are the same in all. Raises InputError naming the field.
     """
 
-    turns: Quantity
-    prompt: Quantity
-    output: Quantity
-    response: Quantity
+    turns: str
+    prompt: str
+    output: str
+    response: str
     samples: int = 200
     shared_prefix: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("turns", "prompt", "output", "response"):
+            Quantity.parse(getattr(self, name), name)
+        for name, least in (("samples", 1), ("shared_prefix", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InputError(f"{name} is {value!r}; it must be an integer of at least {least}")
 
     def profile(self) -> WorkloadProfile:
         """Chains at evenly spaced quantiles of turns and first prompt, in a mixed order, with mean lengths.
@@ -58,11 +75,13 @@ class WorkloadSummary:
         grid = [(number + 0.5) / count for number in range(count)]
         # A stride coprime to the count mixes long and short, and pairs turns with unrelated prompts.
         strides = [step for step in (61, 59, 53, 47, 1) if math.gcd(step, count) == 1][:2]
-        output, response = self._mean(self.output), self._mean(self.response)
+        turn_count, first = Quantity.parse(self.turns, "turns"), Quantity.parse(self.prompt, "prompt")
+        output = Quantity.parse(self.output, "output").mean
+        response = Quantity.parse(self.response, "response").mean
         chains = []
         for number in range(count):
-            turns = max(1, round(self.turns.at(grid[number * strides[0] % count])))
-            prompt = max(1, round(self.prompt.at(grid[number * strides[-1] % count])))
+            turns = max(1, round(turn_count.at(grid[number * strides[0] % count])))
+            prompt = max(1, round(first.at(grid[number * strides[-1] % count])))
             if prompt < self.shared_prefix:
                 raise InputError(
                     f"shared_prefix is {self.shared_prefix}; some first prompts have {prompt} tokens, and it "
@@ -74,8 +93,3 @@ class WorkloadSummary:
             )
             chains.append(Chain(stages, None, self.shared_prefix))
         return WorkloadProfile(tuple(chains), timed=False)
-
-    @staticmethod
-    def _mean(quantity: Quantity) -> float:
-        sigma = math.log(quantity.p90 / quantity.p50) / P90
-        return quantity.p50 * math.exp(sigma * sigma / 2)

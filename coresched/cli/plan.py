@@ -13,7 +13,7 @@ from coresched.capacity.estimate import DEFAULT_MARGIN, Estimator
 from coresched.capacity.plan import Plan
 from coresched.capacity.planner import DEFAULT_MEMORY_FRACTION, plan
 from coresched.capacity.sizes import size_text
-from coresched.capacity.summary import Quantity, WorkloadSummary
+from coresched.capacity.summary import WorkloadSummary
 from coresched.cli.parser import CommandParser, add_command, count, number
 from coresched.cli.terminal import stdout_console
 from coresched.errors import InputError
@@ -148,13 +148,7 @@ def _workload(args: argparse.Namespace) -> list[Path] | WorkloadSummary:
         raise InputError(
             f"--{missing[0]} is not given; name trace files, or all of --turns --prompt --output --response"
         )
-    if args.shared_prefix < 0:
-        raise InputError(f"--shared-prefix is {args.shared_prefix}; it must be at least 0")
-    return WorkloadSummary(
-        **{name: Quantity.parse(value, f"--{name}") for name, value in numbers.items()},
-        samples=args.samples,
-        shared_prefix=args.shared_prefix,
-    )
+    return WorkloadSummary(**numbers, samples=args.samples, shared_prefix=args.shared_prefix)
 
 
 def print_plan(made: Plan, console: Console) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,12 @@ def test_package_imports_point_one_way() -> None:
         ):
             found = set(pattern.findall((ROOT / name).read_text())) & set(order)
             assert found <= may_import[parts[1]] | {parts[1]}, name
+
+
+def test_the_capacity_pages_example_runs() -> None:
+    (example,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "capacity.md").read_text(), flags=re.DOTALL
+    )
+    finished = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, timeout=60)
+    assert finished.returncode == 0, finished.stderr
+    assert "--max-mamba-cache-size" in finished.stdout

@@ -146,10 +146,10 @@ def test_workloads_come_as_paths_trajectories_or_a_summary(tmp_path: Path) -> No
     path = tmp_path / "t.jsonl"
     write_trajectories(path, same(40, 10_000))
     summary = WorkloadSummary(
-        turns=Quantity(1, 1),
-        prompt=Quantity(9_999, 9_999),
-        output=Quantity(1, 1),
-        response=Quantity(1, 1),
+        turns="1/1",
+        prompt="9999",
+        output="1/1",
+        response="1/1",
         samples=40,
     )
     plans = [
@@ -238,10 +238,10 @@ def test_bad_quantities(text: str) -> None:
 
 def test_summary_covers_the_distribution() -> None:
     summary = WorkloadSummary(
-        turns=Quantity(36, 66),
-        prompt=Quantity(1800, 2400),
-        output=Quantity(100, 100),
-        response=Quantity(300, 300),
+        turns="36/66",
+        prompt="1800/2400",
+        output="100/100",
+        response="300/300",
     )
     chains = summary.profile().chains
     turns = sorted(len(chain.stages) for chain in chains)

@@ -220,7 +220,7 @@ def test_ctrl_c_leaves_no_report(folder: Path) -> None:
 
 
 def test_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (["demo"], ["simulate"], ["trace", "show"], ["trace", "generate"]):
+    for command in (["demo"], ["simulate"], ["plan"], ["serve"], ["trace", "show"], ["trace", "generate"]):
         with pytest.raises(SystemExit) as stopped:
             main([*command, "--help"])
         assert stopped.value.code == 0

@@ -1,0 +1,101 @@
+"""`coresched plan` as a person meets it."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from coresched.cli.main import main
+from coresched.trajectory.generator import generate
+from coresched.trajectory.writer import write_trajectories
+
+MEMORY = ["--tp", "4", "--pool-memory", "20GiB"]
+NUMBERS = ["--turns", "36/66", "--prompt", "1800", "--output", "89/681", "--response", "87/767"]
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    write_trajectories(tmp_path / "traces.jsonl", generate("swe", 40, 1))
+    return "traces.jsonl"
+
+
+def run(*words: str) -> int:
+    try:
+        return main(["plan", *words])
+    except SystemExit as stopped:
+        return int(stopped.code or 0)
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_it_prints_pools_concurrency_flags_and_notes(
+    trace: str, engine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("Ling-3.0-flash", trace, "--engine", engine, *MEMORY, "--environment-concurrency", "4") == 0
+    out = capsys.readouterr().out
+    for words in (
+        "memory of the pools",
+        "sample concurrency",
+        "label capacity",
+        "limited by",
+        "10 % longer",
+        "note:",
+    ):
+        assert words in out
+    flags = out.split("engine flags:\n")[1].splitlines()[0]
+    assert ("--max-mamba-cache-size" if engine == "sglang" else "--max-num-seqs") in flags
+    rest = [line for line in out.splitlines() if line != flags]
+    assert max(len(line) for line in rest) <= 80
+
+
+def test_json_is_the_whole_plan(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("Ling-3.0-flash", trace, *MEMORY, "--workers", "2", "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["workers"] == 2
+    assert plan["footprint"]["kv_bytes"] == 8064
+    assert {"concurrency", "reference_concurrency", "label_capacity", "ratio", "engine_flags"} <= plan.keys()
+
+
+def test_a_workload_in_numbers(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("Ling-3.0-flash", *NUMBERS, *MEMORY, "--samples", "60", "--shared-prefix", "500") == 0
+    assert "counts as running" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_plot_is_written_whole(trace: str, tmp_path: Path) -> None:
+    assert run("Ling-3.0-flash", trace, *MEMORY, "--json", "--plot", "plan.html") == 0
+    page = (tmp_path / "plan.html").read_text()
+    assert "<svg" in page
+    assert "planned: r =" in page
+    assert sorted(os.listdir(tmp_path)) == ["plan.html", "traces.jsonl"]
+
+
+def test_a_dense_model_can_be_planned_and_drawn(trace: str) -> None:
+    assert run("Llama-3.1-8B", trace, "--pool-memory", "20GiB", "--json", "--plot", "plan.html") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["No-Such-Model", "traces.jsonl", *MEMORY], "No-Such-Model"),
+        (["Ling-3.0-flash", "traces.jsonl"], "pool_memory is not given"),
+        (["Ling-3.0-flash", *MEMORY], "name trace files, or all of"),
+        (["Ling-3.0-flash", "traces.jsonl", *MEMORY, "--turns", "3"], "one way only"),
+        (["Ling-3.0-flash", *NUMBERS, *MEMORY, "--shared-prefix", "-1"], "shared_prefix is -1"),
+        (["Ling-3.0-flash", *NUMBERS, *MEMORY, "--shared-prefix", "9999"], "lower it"),
+        (["Ling-3.0-flash", "traces.jsonl", "--tp", "3", "--pool-memory", "20GiB"], "tp"),
+        (["Ling-3.0-flash", "traces.jsonl", "--tp", "4", "--pool-memory", "lots"], "pool_memory is 'lots'"),
+        (["Ling-3.0-flash", "traces.jsonl", *MEMORY, "--margin", "7"], "margin is 7"),
+        (["Ling-3.0-flash", "traces.jsonl", *MEMORY, "--plot", "no/where.html"], "create it first"),
+        (["Ling-3.0-flash", "missing.jsonl", *MEMORY], "missing.jsonl"),
+        (["Ling-3.0-flash", "traces.jsonl", *MEMORY, "--engine", "tgi"], "tgi"),
+    ],
+)
+def test_bad_input_is_one_line(
+    trace: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert said in captured.err
