@@ -21,9 +21,10 @@ LARGEST_MESSAGE_BYTES = 64 * 1024
 _OPTIONS = [
     ("grpc.so_reuseport", 0),  # else a second server shares the port, and requests go to either
     ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
-    # A client machine that vanished without a word is noticed within 40 s, and its streams end.
+    # A client that vanished without a word is noticed within 50 s, and its streams end.
     ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.ping_timeout_ms", 20_000),  # else 60 s, where a ping is under way already
 ]
 
 

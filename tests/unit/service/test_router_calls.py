@@ -71,6 +71,16 @@ def test_an_id_used_for_another_call_is_refused(
     assert loads(calls) == before
 
 
+def test_an_id_is_of_one_kind_of_call_also_where_the_content_is_the_same(calls: RouterCalls) -> None:
+    register = pb.RegisterWorkerRequest(request_id="a", worker="w2")
+    remove = pb.RemoveWorkerRequest(request_id="a", worker="w2")
+    assert register.SerializeToString() == remove.SerializeToString()
+    calls.register_worker(register)
+    with pytest.raises(RefusedError, match="request_id must be new"):
+        calls.remove_worker(remove)
+    assert "w2" in loads(calls)
+
+
 @pytest.mark.parametrize("request_id", ["", "é" * 65, "x" * 513])
 def test_an_id_must_have_1_to_128_bytes(calls: RouterCalls, request_id: str) -> None:
     with pytest.raises(RefusedError, match=r"^request_id must") as refused:

@@ -1,5 +1,7 @@
 """The routing table: whose request ends when, and which steps are refused before anything changes."""
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -59,6 +61,16 @@ def test_release_all_ends_the_requests_of_one_owner_only() -> None:
     assert sum(in_flight(table).values()) == 2
     assert table.release_all(one) == []
     assert table.release_all(Owner()) == []
+
+
+def test_nothing_is_kept_of_a_stream_that_ended() -> None:
+    table, owner = table_of("w0"), Owner()
+    route(table, "k", owner=owner)
+    table.release_all(owner)
+    ended = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert ended() is None
 
 
 def test_a_request_handed_over_ends_with_its_new_owner() -> None:
