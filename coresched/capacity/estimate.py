@@ -71,13 +71,18 @@ def estimate_peak(
 def worst_demand(profile: WorkloadProfile, concurrency: int, footing: Footing, margin: float) -> Demand:
     """Each peak's largest value over the submission orders, raised by ``margin`` and rounded up.
 
-    Running trajectories are not raised: more than ``concurrency`` cannot run.
+    The margin stands for contexts and moments that the profile did not show. Running trajectories are not
+    raised: more than ``concurrency`` cannot run. So state is raised to at most what they all hold while
+    running.
     """
     demands = [peak_demand(shuffled(profile.chains, order), concurrency, footing) for order in range(ORDERS)]
+    all_running = min(concurrency, len(profile.chains)) * max(footing.running_units, footing.idle_units)
+    kv_units = ceil(max(demand.kv_units for demand in demands) * (1 + margin))
+    state_units = min(all_running, ceil(max(demand.state_units for demand in demands) * (1 + margin)))
     return Demand(
-        kv_units=ceil(max(demand.kv_units for demand in demands) * (1 + margin)),
-        state_units=ceil(max(demand.state_units for demand in demands) * (1 + margin)),
-        units=ceil(max(demand.units for demand in demands) * (1 + margin)),
+        kv_units=kv_units,
+        state_units=state_units,
+        units=min(kv_units + state_units, ceil(max(demand.units for demand in demands) * (1 + margin))),
         running=max(demand.running for demand in demands),
     )
 
