@@ -166,10 +166,11 @@ def apportion(weights: list[float], total: int, fewest: int, most: int | None = 
     """Integers about proportional to the weights, each within the limits, that add up to ``total``."""
     limit = total if most is None else most
     low, high = 0.0, 2.0 * total
-    for _ in range(200):  # the factor whose clamped shares add up to the total
-        factor = (low + high) / 2
+    factor = (low + high) / 2
+    while low < factor < high:  # to the last bit: the factor whose clamped shares add up to the total
         reached = sum(min(limit, max(fewest, math.floor(weight * factor))) for weight in weights)
         low, high = (factor, high) if reached < total else (low, factor)
+        factor = (low + high) / 2
     shares = [min(limit, max(fewest, math.floor(weight * low))) for weight in weights]
     missing = total - sum(shares)
     for place in sorted(range(len(weights)), key=lambda place: -weights[place] * low % 1):

@@ -80,18 +80,24 @@ class _Worst:
     def __init__(self, profile: WorkloadProfile, pools: Pools, margin: float, orders: int) -> None:
         self._pools, self._margin = pools, margin
         self._replay = Replay(profile.chains, pools.footing)
-        numbers = range(len(profile.chains))
+        self._samples = len(profile.chains)
+        numbers = range(self._samples)
         self._orders = [shuffled(numbers, order) for order in range(orders)]
         self._found: dict[tuple[int, int], Demand] = {}
 
     def fits(self, concurrency: int) -> bool:
+        # Order by order, so that most answers of "no" take one replay; the last asks for all of them.
         return all(
-            self._pools.fits(_raised([self._of(concurrency, order)], self._margin))
-            for order in range(len(self._orders))
+            self._pools.fits(self._over(concurrency, orders)) for orders in range(1, len(self._orders) + 1)
         )
 
     def demand(self, concurrency: int) -> Demand:
-        return _raised([self._of(concurrency, order) for order in range(len(self._orders))], self._margin)
+        return self._over(concurrency, len(self._orders))
+
+    def _over(self, concurrency: int, orders: int) -> Demand:
+        demands = [self._of(concurrency, order) for order in range(orders)]
+        admitted = min(concurrency, self._samples)
+        return _raised(demands, self._margin, _all_running(self._pools.footing, admitted))
 
     def _of(self, concurrency: int, order: int) -> Demand:
         if (concurrency, order) not in self._found:
@@ -119,21 +125,37 @@ def _bracket(worst: _Worst, guess: int, most: int) -> tuple[int, int]:
     return 0, 1
 
 
-def _raised(demands: list[Demand], margin: float) -> Demand:
-    """Each peak's largest value, raised by the margin; running trajectories cannot exceed the concurrency."""
+def _all_running(footing: Footing, trajectories: int) -> int:
+    """State units of so many trajectories when none of them waits: the most they can ever hold."""
+    return trajectories * max(footing.running_units, footing.idle_units)
+
+
+def _raised(demands: list[Demand], margin: float, all_running: int) -> Demand:
+    """Each peak's largest value, raised by the margin.
+
+    The margin stands for contexts and moments that the profile did not show; more trajectories than are
+    admitted cannot run, so states are raised to ``all_running`` at most.
+    """
+    kv_units = ceil(max(demand.kv_units for demand in demands) * (1 + margin))
+    state_units = min(all_running, ceil(max(demand.state_units for demand in demands) * (1 + margin)))
+    units = ceil(max(demand.units for demand in demands) * (1 + margin))
     return Demand(
-        kv_units=ceil(max(demand.kv_units for demand in demands) * (1 + margin)),
-        state_units=ceil(max(demand.state_units for demand in demands) * (1 + margin)),
-        units=ceil(max(demand.units for demand in demands) * (1 + margin)),
+        kv_units=kv_units,
+        state_units=state_units,
+        units=min(kv_units + state_units, units),
         running=max(demand.running for demand in demands),
     )
 
 
 def worst_demand(profile: WorkloadProfile, concurrency: int, footing: Footing, margin: float) -> Demand:
     """Each peak's largest value over the ORDERS submission orders, raised by ``margin`` and rounded up."""
+    samples = len(profile.chains)
     replay = Replay(profile.chains, footing)
-    numbers = range(len(profile.chains))
-    return _raised([replay.peak(concurrency, shuffled(numbers, order)) for order in range(ORDERS)], margin)
+    return _raised(
+        [replay.peak(concurrency, shuffled(range(samples), order)) for order in range(ORDERS)],
+        margin,
+        _all_running(footing, min(concurrency, samples)),
+    )
 
 
 def peak_range(

@@ -28,12 +28,12 @@ def same(count: int, tokens: int, turns: int = 1) -> list[Trajectory]:
 
 
 def test_equal_trajectories_fill_the_memory_to_the_byte() -> None:
-    # One trajectory of 10,000 tokens: KV 80,640,000 B and 5 slots of 18,995,200 B; with 5 % on both, ten of
-    # them need 105,000 tokens and ceil(52.5) = 53 slots, and one padding slot more.
-    needed = 105_000 * KV + (53 + 1) * SLOT
+    # One trajectory of 10,000 tokens: KV 80,640,000 B and 5 slots of 18,995,200 B. With 5 % on contexts, ten
+    # need 105,000 tokens, 50 slots (more than ten cannot run), and the padding slot.
+    needed = 105_000 * KV + (50 + 1) * SLOT
     fits = coresched.plan(MODEL, same(40, 10_000), pool_memory=needed, tp=4)
     assert fits.concurrency == 10
-    assert fits.pools.state_slots == 53
+    assert fits.pools.state_slots == 50
     assert fits.pools.kv_tokens == 105_000
     assert coresched.plan(MODEL, same(40, 10_000), pool_memory=needed - 1, tp=4).concurrency == 9
 
@@ -99,12 +99,12 @@ def test_waiting_trajectories_hold_one_slot() -> None:
 
 def test_vllm_counts_blocks() -> None:
     # Qwen3-Next on vLLM at tp 4: blocks of 272 tokens and 3,342,336 B; a running trajectory of 2,720 tokens
-    # takes 10 + 3 groups x 2 = 16 of them, ten of them 168 with 5 %, and the null block.
-    plan = coresched.plan("Qwen3-Next-80B-A3B", same(40, 2_720), "vllm", pool_memory=169 * 3_342_336, tp=4)
+    # takes 10 + 3 groups x 2 = 16 of them, ten of them 165 with 5 % on contexts, and the null block.
+    plan = coresched.plan("Qwen3-Next-80B-A3B", same(40, 2_720), "vllm", pool_memory=166 * 3_342_336, tp=4)
     assert plan.concurrency == 10
-    assert plan.pools.blocks == 168
+    assert plan.pools.blocks == 165
     assert plan.engine_flags[plan.engine_flags.index("--max-num-seqs") + 1] == "10"
-    smaller = coresched.plan("Qwen3-Next-80B-A3B", same(40, 2_720), "vllm", pool_memory=168 * 3_342_336, tp=4)
+    smaller = coresched.plan("Qwen3-Next-80B-A3B", same(40, 2_720), "vllm", pool_memory=165 * 3_342_336, tp=4)
     assert smaller.concurrency == 9
 
 
