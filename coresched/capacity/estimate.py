@@ -48,7 +48,9 @@ def estimate_peak(
 ) -> PeakEstimate | None:
     """The largest C whose replayed peak demand, raised by ``margin``, fits; None when not even one does.
 
-    Found by bisection over C, the worst of ORDERS submission orders at each.
+    Found by bisection over C, the worst of ORDERS submission orders at each. C fits and C + 1 does not; as
+    the peak is not strictly monotone in C, a larger one further up may fit again. More memory never gives
+    less.
     """
     most = len(profile.chains)
     demands: dict[int, Demand] = {}
