@@ -109,12 +109,14 @@ def summarised(done: Sequence[Trial]) -> Summary:
 
 
 def reason(missed: Trial, told: Trial) -> str:
-    """Which way a plan of the peak estimator missed, and whether knowing the batch would have helped."""
+    """Which way a plan of the peak estimator missed, and whether knowing the batch would have helped.
+
+    Told the batch, only the margin and the allowance for other submission orders are left to blame.
+    """
     side = "above" if missed.point.concurrency > missed.best.concurrency else "below"
-    blame = f"told the batch itself it plans C = {told.point.concurrency}, {told.ratio_to_best:.2f}x: " + (
-        "the halves differ" if told.on_target else "not the sampling"
-    )
+    blame = "the halves differ" if told.on_target else "margin and allowance for other orders"
     return (
-        f"{missed.workload} seed {missed.seed}: {missed.ratio_to_best:.2f}x with C = "
-        f"{missed.point.concurrency}, {side} the best cell's {missed.best.concurrency}; {blame}"
+        f"peak, {missed.workload}, seed {missed.seed}: {missed.ratio_to_best:.3f}x at C = "
+        f"{missed.point.concurrency}, {side} the best {missed.best.concurrency};\n"
+        f"  told the half, C = {told.point.concurrency} and {told.ratio_to_best:.3f}x: {blame}"
     )

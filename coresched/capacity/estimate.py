@@ -54,7 +54,8 @@ def estimate_peak(
     """The largest C whose replayed peak demand, raised by ``margin``, fits; None when not even one does.
 
     Found by bisection over C, in the worst of ``orders`` submission orders at each; a ``guess`` near the
-    answer makes it faster and changes nothing where demand grows with C.
+    answer makes it faster. C fits and C + 1 does not; as the peak is not strictly monotone in C, a larger
+    one further up may fit again. Without a guess, more memory never gives less.
     """
     most = len(profile.chains)
     worst = _Worst(profile, pools, margin, orders)
