@@ -160,7 +160,13 @@ def worst_demand(profile: WorkloadProfile, concurrency: int, footing: Footing, m
 
 
 def peak_range(
-    profile: WorkloadProfile, pools: Pools, margin: float, guess: int, resamples: int = 6, seed: int = 1
+    profile: WorkloadProfile,
+    pools: Pools,
+    margin: float = DEFAULT_MARGIN,
+    *,
+    guess: int | None = None,
+    resamples: int = 6,
+    seed: int = 1,
 ) -> tuple[int, int]:
     """The smallest and largest C* over bootstrap resamples: how far the profile pins the estimate down.
 

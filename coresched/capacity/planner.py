@@ -127,7 +127,7 @@ def plan(
         pools=realised.pools,
         engine_flags=realised.engine_flags,
         engine_environment=realised.engine_environment,
-        peak_range=peak_range(profile, worker, margin, peak.concurrency),
+        peak_range=peak_range(profile, worker, margin, guess=peak.concurrency),
         peak_concurrency=peak.concurrency,
         peak_at_longer_contexts=0 if longer is None else longer.concurrency,
         alternatives=alternatives,
