@@ -143,9 +143,9 @@ def _get(root: str, path: str, deadline: float, timeout_s: float) -> str:
 
 
 def _json(text: str) -> object:
-    """The decoded JSON, None where it is none."""
+    """The decoded JSON, None where it is none, and in place of NaN and infinities."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         return None
 

@@ -1,6 +1,7 @@
 """Python values as engines print them into their logs and metrics."""
 
 import ast
+from math import isfinite
 
 LITERAL = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,(){}\[\]'"]+"""
 """A quoted text, or a bare word or number. A value that starts with a bracket is none."""
@@ -20,9 +21,12 @@ def literal(text: str) -> object:
             return ast.literal_eval(text)
         except (ValueError, SyntaxError):
             return text[1:-1]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if isfinite(number) else text

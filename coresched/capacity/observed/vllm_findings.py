@@ -115,7 +115,8 @@ def _arithmetic(observed: ObservedPools, layout: BlockLayout, priced: Priced, ca
                 "off",
                 "pools",
                 f"{observed.blocks:,} blocks of {memory:,} bytes, where ones of "
-                f"{layout.bytes_per_block:,} bytes give {memory // layout.bytes_per_block:,}: another model, tp or dtype than assumed",
+                f"{layout.bytes_per_block:,} bytes give {memory // layout.bytes_per_block:,}: "
+                "another model, tp or dtype than assumed",
             )
         ]
     spans = cache_sizes(observed, layout, blocks, caching)

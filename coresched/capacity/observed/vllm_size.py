@@ -23,7 +23,7 @@ def reported_blocks(observed: ObservedPools, layout: BlockLayout) -> tuple[int, 
 def cache_sizes(
     observed: ObservedPools, layout: BlockLayout, blocks: tuple[int, int], caching: bool
 ) -> list[tuple[int, int]]:
-    """The fewest and most tokens that vLLM would log: int(blocks / n * longest), n those of the longest request.
+    """The fewest and most tokens that vLLM would log: int(blocks / n * longest), n the longest request's.
 
     Once for each number of checkpoint blocks it may hold; empty where the report does not say enough.
     """
