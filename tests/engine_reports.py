@@ -185,9 +185,10 @@ VLLM_MODELS = (
 VLLM_LOG = """\
 (APIServer pid=16808) INFO 11-30 01:16:23 [api_utils.py:347]  ▄▄ ▄█ █     █     █ ▀▄▀ █  version 0.32.0
 (APIServer pid=16808) INFO 11-30 01:16:23 [api_utils.py:286] non-default args: {\
-'model_tag': '/models/tiny', 'host': '127.0.0.1', 'port': 18766, 'model': '/models/tiny', 'dtype': 'bfloat16', \
-'max_model_len': 4096, 'enforce_eager': True, 'load_format': 'dummy', 'kv_cache_memory_bytes': 16777216, \
-'enable_prefix_caching': True, 'max_num_batched_tokens': 1024, 'max_num_seqs': 4}
+'model_tag': '/models/tiny', 'host': '127.0.0.1', 'port': 18766, 'model': '/models/tiny', \
+'dtype': 'bfloat16', 'max_model_len': 4096, 'enforce_eager': True, 'load_format': 'dummy', \
+'kv_cache_memory_bytes': 16777216, 'enable_prefix_caching': True, \
+'max_num_batched_tokens': 1024, 'max_num_seqs': 4}
 (EngineCore pid=17205) INFO 11-30 01:16:57 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: \
 model='/models/tiny', speculative_config=None, tokenizer='/models/tiny', skip_tokenizer_init=False, \
 tokenizer_mode=auto, revision=None, tokenizer_revision=None, trust_remote_code=False, dtype=torch.bfloat16, \

@@ -11,6 +11,7 @@ from rich.table import Table
 from coresched.capacity.fields import one_line
 from coresched.capacity.footprint import resolve_architecture
 from coresched.capacity.observed import Finding, ObservedPools, examine, observe_engine, observe_log
+from coresched.capacity.observed.pools import GIB
 from coresched.capacity.observed.priced import Priced, price
 from coresched.cli.installed import Part, installed_parts
 from coresched.cli.parser import CommandParser, add_command, count, number
@@ -25,9 +26,10 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         commands,
         "doctor",
         summary="what is installed, and what a running engine really has",
-        description="Without options: what is installed. With an engine's address or boot log: its pools\n"
-        "against what its own flags and the model give by coresched's arithmetic, a line for each thing\n"
-        "that is off or notable. Exit code 0 when nothing is off, 1 when something is, 2 for bad input.",
+        description="Without options: what is installed. With an engine's address or boot log: its\n"
+        "pools against what its flags and model give by coresched's arithmetic, and a\n"
+        "line for each thing that is off or notable. Exit code 0 when nothing is off, 1\n"
+        "when something is, 2 for bad input.",
         example="coresched doctor --engine http://127.0.0.1:30000 --concurrency 48",
     )
     source = parser.add_mutually_exclusive_group()
@@ -100,7 +102,7 @@ def _parts_table(parts: tuple[Part, ...]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     for part in parts:
         style = "bold red" if part.broken else "dim" if part.version is None else ""
         table.add_row(part.name, part.version or ("broken" if part.broken else "-"), part.note, style=style)
@@ -116,7 +118,7 @@ def _print(
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     for finding in findings:
         table.add_row(finding.status, finding.topic, one_line(finding.text), style=_STYLES[finding.status])
     console.print(table)
@@ -131,7 +133,7 @@ def _facts(observed: ObservedPools, priced: Priced | None) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
-    table.add_column(style="dim")
+    table.add_column(style="dim", overflow="fold")
     page = "page size, tokens" if observed.engine == "sglang" else "block size, tokens"
     names = {
         "state_slots": "state slots (K)",
@@ -140,16 +142,17 @@ def _facts(observed: ObservedPools, priced: Priced | None) -> Table:
         "page_size": page,
         "max_running_requests": "max running requests",
         "max_context": "longest context, tokens",
-        "kv_pool_bytes": "KV pool, bytes",
-        "state_pool_bytes": "state pool, bytes",
-        "pool_bytes": "pool, bytes",
+        "kv_pool_bytes": "KV pool, GiB",
+        "state_pool_bytes": "state pool, GiB",
+        "pool_bytes": "pool, GiB",
     }
     if observed.ranks > 1:
         table.add_row("ranks", f"{observed.ranks:,}", "the numbers are of one")
     for name, title in names.items():
         value = getattr(observed, name)
         if value is not None:
-            table.add_row(title, f"{value:,}", observed.origins.get(name, ""))
+            number = f"{value / GIB:,.2f}" if name.endswith("bytes") else f"{value:,}"
+            table.add_row(title, number, observed.origins.get(name, ""))
     if priced is not None:
         model = one_line(priced.footprint.model).removesuffix("/config.json").rpartition("/")[2]
         table.add_row(
@@ -164,15 +167,15 @@ def _facts(observed: ObservedPools, priced: Priced | None) -> Table:
 def _as_json(
     observed: ObservedPools, priced: Priced | None, findings: tuple[Finding, ...]
 ) -> dict[str, object]:
+    apart = ("engine", "version", "source", "flags", "origins")
+    names = [field.name for field in dataclasses.fields(observed) if field.name not in apart]
     return {
         "engine": observed.engine,
         "version": observed.version,
         "source": observed.source,
-        "observed": {
-            field.name: getattr(observed, field.name)
-            for field in dataclasses.fields(observed)
-            if field.name not in ("engine", "version", "source")
-        },
+        "observed": {name: getattr(observed, name) for name in names},
+        "origins": {name: observed.origins[name] for name in names if name in observed.origins},
+        "flags": dict(observed.flags),
         "footprint": None if priced is None else dataclasses.asdict(priced.footprint),
         "findings": [dataclasses.asdict(finding) for finding in findings],
     }

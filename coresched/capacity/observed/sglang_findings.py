@@ -44,7 +44,7 @@ def sglang_findings(observed: ObservedPools, priced: Priced | None, concurrency:
                 "note",
                 "state slots",
                 f"{observed.state_slots:,} are no multiple of S = {slots}: {whole:,} running requests "
-                f"reserve {whole * slots:,}, {left} stay for idle trajectories",
+                f"reserve {whole * slots:,}, leaving {left} for idle trajectories",
             )
         )
     found += _ratio(observed, flags, slots, priced, concurrency)

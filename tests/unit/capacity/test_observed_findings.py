@@ -1,4 +1,4 @@
-"""What the examination says: one line about each fault, and nothing about engines as their flags make them."""
+"""What the examination says: a line about each fault, and nothing about engines as their flags make them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_ling_as_its_flags_make_it() -> None:
     )
     assert got["concurrency"].text == "61 requests run at once, 61 are asked for"
     assert got["version"].status == "ok"
-    assert "S = 5: 61 running requests reserve 305, 1 stay" in got["state slots"].text
+    assert "S = 5: 61 running requests reserve 305, leaving 1" in got["state slots"].text
     assert "18,995,200 bytes, a bfloat16 one 9,820,160: --mamba-ssm-dtype bfloat16" in got["state dtype"].text
 
 
@@ -240,9 +240,10 @@ def test_pools_that_the_engine_makes_agree_and_others_do_not(
     )
     assert found(observed)["pools"].status == "ok"
     if wrong and made.state_slots + wrong > 0:
-        # A slot more or less beside the same tokens is another ratio, unless a page is wider than the change.
-        tokens = abs(wrong) * cost.state_bytes // cost.kv_bytes
-        if slots is not None or tokens / (1 + ratio) > 2 * page:
+        # w slots more beside the same tokens are w c more memory, of which the ratio gives w r / (1 + r) slots:
+        # seen where that falls a whole slot short, with the page that the memory is uncertain by.
+        page_slots = page * cost.kv_bytes / cost.state_bytes
+        if slots is not None or abs(wrong) / (1 + ratio) > 1 + page_slots:
             changed = replace(observed, state_slots=made.state_slots + wrong)
             texts = [f for f in examine(changed, price(changed)) if f.topic == "pools"]
             assert {finding.status for finding in texts} == {"off"}
