@@ -9,6 +9,7 @@ from coresched.capacity.observed.priced import Priced
 from coresched.capacity.observed.sglang_report import SKIP_DECODE_LOCK
 from coresched.capacity.sglang import SglangFlags, slots_per_request, solve_pools
 from coresched.capacity.sglang_flags import STRATEGIES, Strategy
+from coresched.capacity.sglang_pools import FEWEST_ESTIMATED
 from coresched.errors import InputError
 
 DEFAULT_RATIO = 0.9
@@ -250,16 +251,17 @@ def _solved(observed: ObservedPools, flags: SglangFlags, priced: Priced) -> list
                         f"{_span(low, high)} in the same memory: another model, tp or dtype than assumed",
                     )
                 ]
-        if flags.context_length is None and flags.max_running_requests is None:
-            return []
         fixed = replace(
-            flags, max_mamba_cache_size=slots * flags.attn_dp_size if slots else None, max_total_tokens=rows
+            known, max_mamba_cache_size=slots * flags.attn_dp_size if slots else None, max_total_tokens=rows
         )
         running = solve_pools(fixed, most, cost.kv_bytes, cost.state_bytes).max_running_requests
     except InputError as problem:
         return [Finding("off", "pools", f"the flags do not give the engine's pools: {problem}")]
     if running == observed.max_running_requests:
         return []
+    guessed = flags.requested_running_requests is None and observed.max_context is None
+    if guessed and min(running, observed.max_running_requests or 0) >= FEWEST_ESTIMATED:
+        return []  # the engine's estimate from a context length that it does not report
     return [
         Finding(
             "off",

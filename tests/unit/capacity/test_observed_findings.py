@@ -100,6 +100,16 @@ def test_a_dense_model_capped_by_the_engines_estimate() -> None:
     assert got["pools"].text == "1,000,000 KV tokens of 32,768 bytes, as the flags give"
 
 
+def test_an_estimate_from_an_unreported_context_is_no_fault() -> None:
+    dense: dict[str, object] = {"model_path": "Qwen3-32B", "tp_size": 8}
+    # A longer context than the config's, as with rope scaling, lowers the estimate; 2048 is its floor.
+    observed = replace(sglang(dense, slots=None, tokens=300_000, running=2048), kv_pool_bytes=None)
+    assert found(observed)["pools"].status == "ok"
+    assert "flags and pools give" in found(replace(observed, max_running_requests=1024))["pools"].text
+    with_context = replace(observed, max_context=40_960)
+    assert "2,048 requests run at once, where flags and pools give 3,750" in found(with_context)["pools"].text
+
+
 def test_ranks_share_the_concurrency() -> None:
     info = sglang_info()
     info["internal_states"] *= 2
@@ -240,7 +250,7 @@ def test_pools_that_the_engine_makes_agree_and_others_do_not(
     )
     assert found(observed)["pools"].status == "ok"
     if wrong and made.state_slots + wrong > 0:
-        # w slots more beside the same tokens are w c more memory, of which the ratio gives w r / (1 + r) slots:
+        # w slots more beside the same tokens are w c more memory, and the ratio gives w r / (1 + r) of them:
         # seen where that falls a whole slot short, with the page that the memory is uncertain by.
         page_slots = page * cost.kv_bytes / cost.state_bytes
         if slots is not None or abs(wrong) / (1 + ratio) > 1 + page_slots:
@@ -336,6 +346,32 @@ def test_an_override_of_the_blocks_is_believed(model: str) -> None:
         ('kv_cache_size_tokens="40960"', 'kv_cache_size_tokens="20480"'),
     ]
     assert found(vllm(*changes), model=model, tp=1)["pools"].status == "ok"
+
+
+def test_speculation_is_not_compared(model: str) -> None:
+    observed = vllm()
+    drafted = replace(observed, flags={**observed.flags, "speculative_config": "SpeculativeConfig"})
+    got = found(drafted, model=model, tp=1)
+    assert got["pools"] == Finding("note", "pools", "are not compared: the draft's layers are not reported")
+    assert "short requests" not in got["concurrency"].text
+
+
+def test_a_pool_that_is_not_reported(model: str) -> None:
+    got = found(replace(vllm(), blocks=None, pool_bytes=None), model=model, tp=1)
+    assert "neither blocks nor their memory are reported" in got["pools"].text
+
+
+def test_the_override_of_a_log_gives_the_blocks(model: str) -> None:
+    observed = vllm(('kv_cache_size_tokens="40960"', 'kv_cache_size_tokens="20480"'))
+    flags = {**observed.flags, "num_gpu_blocks_override": 85}
+    got = found(replace(observed, blocks=None, pool_bytes=None, flags=flags), model=model, tp=1)
+    assert got["pools"].text.startswith("85 blocks of 384 tokens")
+
+
+def test_a_dense_models_blocks_span_all_context_parallel_ranks() -> None:
+    flags: dict[str, object] = {"model": "Qwen3-32B", "decode_context_parallel_size": 2}
+    observed = replace(vllm(), page_size=128, blocks=None, pool_bytes=None, kv_tokens=None, flags=flags)
+    assert "256 tokens" in found(observed, tp=16)["prefix"].text
 
 
 def test_a_finer_match_unit_is_what_hits_end_on(model: str) -> None:

@@ -123,14 +123,16 @@ def test_a_running_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_model_that_is_not_here_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(vllm_routes()) as url:
-        assert main(["doctor", "--engine", url, "--tp", "1", "--json"]) == 0
+        assert main(["doctor", "--engine", url, "--json"]) == 0
         got = json.loads(capsys.readouterr().out)
         note = next(finding for finding in got["findings"] if finding["topic"] == "footprint")
-        assert '"/models/tiny" is neither a config.json' in note["text"]
+        assert "tensor-parallel ranks is not reported; pass --tp" in note["text"]
         assert got["footprint"] is None
-        # A model without the ranks is as far as the engine's report goes, too.
-        assert main(["doctor", "--engine", url, "--model", "Qwen3-32B"]) == 0
-    assert "--tp" in capsys.readouterr().out
+        # Asked for, the comparison must be possible.
+        assert main(["doctor", "--engine", url, "--tp", "1"]) == 2
+        assert '"/models/tiny" is neither a config.json' in said(capsys)
+        assert main(["doctor", "--engine", url, "--model", "Qwen3-32B"]) == 2
+        assert "pass --tp" in said(capsys)
 
 
 @pytest.mark.parametrize(
