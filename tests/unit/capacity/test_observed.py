@@ -345,6 +345,8 @@ def test_a_path_before_the_engine_is_kept() -> None:
 
 
 def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with serving({"/server_info": json_answer(sglang_info())}) as url:
         assert observe_engine(url).state_slots == 306
@@ -432,6 +434,8 @@ def test_the_pool_of_a_draft_does_not_count(tmp_path: Path) -> None:
     draft = kv.replace("KV Cache", "draft KV Cache").replace("60.37", "1.25")
     plain = observe_log(log_file(tmp_path, "\n".join(lines)))
     assert observe_log(log_file(tmp_path, "\n".join([lines[0], draft, *lines[1:]]))) == plain
+    states = next(line for line in lines if "Mamba Cache" in line).replace("306", "12")
+    assert observe_log(log_file(tmp_path, "\n".join([*lines, states]))) == plain
     split = kv.replace("KV size: 60.37 GB", "K size: 30.18 GB, V size: 30.19 GB")
     assert observe_log(log_file(tmp_path, "\n".join([lines[0], split, *lines[1:]]))) == plain
 

@@ -177,6 +177,8 @@ def test_other_bytes_than_assumed(tmp_path: Path) -> None:
     assert observed.state_pool_bytes is not None
     fp8 = replace(observed, kv_pool_bytes=observed.kv_pool_bytes // 2)
     assert found(fp8)["pools"].text.startswith("a KV token takes 4,032 bytes, Ling-3.0-flash has 8,064")
+    closer = replace(observed, kv_pool_bytes=observed.kv_pool_bytes + 3 * observed.rounding_bytes)
+    assert off(found(closer)) == {"pools"}
     bf16 = replace(observed, state_pool_bytes=307 * 9_820_160)
     assert found(bf16)["pools"].text.startswith("a state slot takes 9,820,160 bytes")
 
@@ -313,6 +315,9 @@ def test_more_sequences_than_the_blocks_run(model: str) -> None:
 def test_the_blocks_are_too_few_for_the_concurrency(model: str) -> None:
     got = found(vllm(), 25, model=model, tp=1)
     assert "24 requests run at once, 25 are asked for: capped by the blocks" in got["concurrency"].text
+    # 168 blocks would hold 24 requests, but for the null block.
+    fewer = found(replace(vllm(), blocks=168), 24, model=model, tp=1)
+    assert "23 requests run at once, 24 are asked for" in fewer["concurrency"].text
 
 
 def test_vllms_prefix_cache_is_off(model: str) -> None:
