@@ -12,6 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from coresched.capacity.observed import ObservedPools
+from coresched.errors import InputError
+
 Answer = tuple[int, str, bytes]
 Route = Answer | Callable[[BaseHTTPRequestHandler], None]
 
@@ -260,3 +265,20 @@ def serving(routes: Mapping[str, Route]) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """The message, after holding it to one line."""
+    with pytest.raises(InputError) as caught:
+        call()
+    message = str(caught.value)
+    assert message.isprintable(), message
+    return message
+
+
+def outcome(call: Callable[[], ObservedPools]) -> ObservedPools | str:
+    """What is read, or the message of the refusal; any other exception is a failure."""
+    try:
+        return call()
+    except InputError as refused:
+        return str(refused)

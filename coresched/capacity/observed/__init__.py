@@ -1,4 +1,4 @@
-"""What a running engine, or its boot log, says about its own pools: facts only, nothing derived."""
+"""What a running engine, or its boot log, says about its pools, and what is off about them."""
 
 from coresched.capacity.observed.boot_log import observe_log
 from coresched.capacity.observed.endpoint import observe_engine
