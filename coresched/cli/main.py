@@ -5,11 +5,11 @@ import sys
 from collections.abc import Sequence
 
 from coresched import __version__
-from coresched.cli import demo, plan, serve, simulate, trace
+from coresched.cli import demo, doctor, plan, serve, simulate, trace
 from coresched.cli.parser import CommandParser
 from coresched.errors import InputError
 
-COMMANDS = (demo, simulate, plan, serve, trace)
+COMMANDS = (demo, simulate, plan, serve, trace, doctor)
 
 
 def build_parser() -> CommandParser:
@@ -25,7 +25,7 @@ def build_parser() -> CommandParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit code: 0 done, 2 bad input, 130 interrupted by Ctrl-C."""
+    """Run one command. Returns the exit code: 0 done, 1 something is off, 2 bad input, 130 Ctrl-C."""
     args = build_parser().parse_args(argv)
     try:
         code: int = args.run(args)

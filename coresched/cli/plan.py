@@ -2,14 +2,17 @@
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from rich.console import Console
 from rich.table import Table
 
 from coresched.capacity.estimate import DEFAULT_MARGIN, Estimator
+from coresched.capacity.footprint import footprint
+from coresched.capacity.observed import observe_engine, observe_log
+from coresched.capacity.observed.memory import pool_memory
 from coresched.capacity.plan import Plan
 from coresched.capacity.planner import DEFAULT_MEMORY_FRACTION, plan
 from coresched.capacity.sizes import size_text
@@ -61,6 +64,10 @@ def _add_deployment(parser: CommandParser) -> None:
     group = parser.add_argument_group("the deployment (memory and weights are of one GPU)")
     group.add_argument("--engine", choices=("sglang", "vllm"), default="sglang", help="(default %(default)s)")
     group.add_argument("--pool-memory", metavar="SIZE", help="memory of both cache pools, such as 40GiB")
+    group.add_argument("--from-engine", metavar="URL", help="instead: what a running engine reports")
+    group.add_argument(
+        "--from-log", type=Path, metavar="FILE", help="instead: what an engine's boot log says"
+    )
     group.add_argument("--gpu-memory", metavar="SIZE", help="instead: memory of the GPU, with --weights")
     group.add_argument("--weights", metavar="SIZE", help="what the weights take of it")
     group.add_argument(
@@ -103,28 +110,33 @@ def _add_summary(parser: CommandParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         require_writable(args.plot, "--plot")
+    deployment = {
+        "tp": args.tp,
+        "pp": args.pp,
+        "attention_dp": args.attention_dp,
+        "dcp": args.dcp,
+        "mtp": args.mtp,
+        "draft_tokens": args.draft_tokens or 0,
+        "kv_dtype": args.kv_dtype,
+        "state_dtype": args.state_dtype,
+    }
+    memory, told = _pool_memory(args, deployment)
     made = plan(
         args.model,
         _workload(args),
         args.engine,
-        pool_memory=args.pool_memory,
+        pool_memory=memory,
         gpu_memory=args.gpu_memory,
         weights=args.weights,
         memory_fraction=args.memory_fraction,
         workers=args.workers,
-        tp=args.tp,
-        pp=args.pp,
-        attention_dp=args.attention_dp,
-        dcp=args.dcp,
-        mtp=args.mtp,
-        draft_tokens=args.draft_tokens or 0,
-        kv_dtype=args.kv_dtype,
-        state_dtype=args.state_dtype,
+        **deployment,
         environment_concurrency=args.environment_concurrency,
         estimator=args.estimator,
         margin=args.margin,
         page_size=args.page_size,
     )
+    made = replace(made, assumptions=(*told, *made.assumptions))
     if args.plot is not None:
         with replaced_file(args.plot) as file:
             file.write(plan_page(made).encode())
@@ -133,6 +145,21 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_plan(made, stdout_console())
     return 0
+
+
+def _pool_memory(
+    args: argparse.Namespace, deployment: dict[str, Any]
+) -> tuple[int | str | None, tuple[str, ...]]:
+    """The pools' memory as given or as an engine tells it, and where it is from in the latter case."""
+    if args.from_engine is None and args.from_log is None:
+        return args.pool_memory, ()
+    ways = ("from-engine", "from-log", "pool-memory", "gpu-memory", "weights")
+    given = [way for way in ways if getattr(args, way.replace("-", "_")) is not None]
+    if len(given) > 1:
+        raise InputError(f"--{given[0]} and --{given[1]} are both given; say where the memory is from once")
+    observed = observe_log(args.from_log) if args.from_engine is None else observe_engine(args.from_engine)
+    memory = pool_memory(observed, footprint(args.model, args.engine, **deployment))
+    return memory, (f"pools have {size_text(memory)} a GPU, from what {observed.source} reports",)
 
 
 def _workload(args: argparse.Namespace) -> list[Path] | WorkloadSummary:

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from engine_reports import json_answer, serving, sglang_info, sglang_log, tiny_model, vllm_routes
 
 from coresched.cli.main import main
 from coresched.trajectory.generator import generate
@@ -99,3 +100,30 @@ def test_bad_input_is_one_line(
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert said in captured.err
+
+
+def test_memory_from_a_running_engine_or_its_log(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving({"/server_info": json_answer(sglang_info())}) as url:
+        assert run("Ling-3.0-flash", trace, "--tp", "4", "--from-engine", url, "--json") == 0
+        asked = json.loads(capsys.readouterr().out)
+        assert any(url in line for line in asked["assumptions"])
+        assert run("Ling-3.0-flash", trace, "--tp", "4", "--from-engine", url, "--engine", "vllm") == 2
+        assert "make them agree" in capsys.readouterr().err
+    (tmp_path / "boot.log").write_text(sglang_log())
+    assert run("Ling-3.0-flash", trace, "--tp", "4", "--from-log", "boot.log", "--json") == 0
+    logged = json.loads(capsys.readouterr().out)
+    # 8,038,279 KV tokens of 8,064 B, and 306 slots of 18,995,200 B beside the padding slot.
+    assert asked["pool_bytes"] == logged["pool_bytes"] == 8_038_279 * 8_064 + 307 * 18_995_200
+    with serving(vllm_routes()) as url:
+        short = ["--turns", "2", "--prompt", "50", "--output", "10", "--response", "10", "--samples", "40"]
+        assert run(tiny_model(tmp_path), *short, "--engine", "vllm", "--from-engine", url, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["pool_bytes"] == 16_777_216  # its kv_cache_memory_bytes
+
+
+def test_memory_is_given_once(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("Ling-3.0-flash", trace, *MEMORY, "--from-log", "boot.log") == 2
+    assert "both given" in capsys.readouterr().err
+    assert run("Ling-3.0-flash", trace, "--tp", "4", "--from-log", "boot.log") == 2
+    assert "boot.log" in capsys.readouterr().err
