@@ -1,7 +1,8 @@
 """Writing a file so that an interrupted run leaves the old one, or none, never half of the new one."""
 
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,26 +16,44 @@ def require_writable(path: Path, field: str) -> None:
 
     Raises InputError naming ``field``, the path and the fix.
     """
-    if path.is_dir():
-        raise InputError(f"{field} {str(path)!r} is a directory; give a file name")
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise InputError(f"{field} {str(path)!r}: there is no directory {str(folder)!r}; create it first")
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"{field} {str(path)!r}: directory {str(folder)!r} is not writable; choose another")
+    try:
+        target = Path(os.path.realpath(path))
+        if target.is_dir():
+            raise InputError(f"{field} {str(path)!r} is a directory; give a file name")
+        if target.exists() and not target.is_file():
+            raise InputError(f"{field} {str(path)!r} is not a regular file; give the name of a file")
+        folder = target.parent
+        if not folder.is_dir():
+            raise InputError(f"{field} {str(path)!r}: there is no directory {str(folder)!r}; create it first")
+        if not os.access(folder, os.W_OK):
+            raise InputError(f"{field} {str(path)!r}: {str(folder)!r} is not writable; choose another")
+    except OSError as error:
+        raise InputError(f"{field} {str(path)[:80]!r} cannot be written: {error.strerror}") from None
+
+
+def require_other_file(path: Path, inputs: list[Path], field: str) -> None:
+    """Refuse an output that is one of the inputs. Raises InputError naming ``field``."""
+    for other in inputs:
+        if os.path.realpath(other) == os.path.realpath(path):
+            raise InputError(f"{field} {str(path)!r} is an input of this command; choose another name")
 
 
 @contextmanager
-def replaced_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file beside ``path`` that takes its name when the block ends without an exception."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.absolute().parent)
+def replaced_file(path: str | Path) -> Iterator[BinaryIO]:
+    """A new file beside ``path`` that takes its name when the block ends without an exception.
+
+    A link stays a link and what it points to is replaced; the mode of a file that exists is kept. Raises
+    OSError as the file system does.
+    """
+    target = os.path.realpath(path)
+    # Short whatever the target is called, so that it fits where the target fits.
+    temporary = os.path.join(os.path.dirname(target), f".coresched-{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(temporary, "xb") as file:
             yield file
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        if os.path.exists(target):
+            os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+        os.replace(temporary, target)
+    finally:
+        if os.path.lexists(temporary):
+            os.unlink(temporary)

@@ -11,12 +11,14 @@ from rich.table import Table
 from coresched.cli.options import choices_of
 from coresched.cli.terminal import stdout_console
 from coresched.errors import InputError
-from coresched.files import replaced_file, require_writable
+from coresched.files import replaced_file, require_other_file, require_writable
 from coresched.lab.comparison import COLUMNS, Comparison, as_json, compare, table_rows
 from coresched.lab.ladder import mechanism_ladder
 from coresched.lab.report.page import comparison_page
 from coresched.lab.simulator.model import load_worker_model
 from coresched.trajectory.schema import Trajectory
+
+TABLE_WIDTH = 78
 
 
 def run_comparison(
@@ -27,6 +29,7 @@ def run_comparison(
     report = args.report or (None if args.json else args.default_report)
     if report is not None:
         require_writable(report, "--report")
+        require_other_file(report, getattr(args, "traces", []), "--report")
     rungs = mechanism_ladder(trajectories, model, choices_of(args))
     errors = Console(stderr=True)
     with _progress(errors) as bar:
@@ -74,7 +77,6 @@ def _progress(console: Console) -> Progress:
 def print_comparison(comparison: Comparison, console: Console) -> None:
     """The table, then a line for what each run adds."""
     unit = comparison.unit
-    first, last = comparison.runs[0], comparison.runs[-1]
     console.print(f"{comparison.title}: {comparison.workload}", highlight=False)
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     for name in COLUMNS:
@@ -84,7 +86,8 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for number, row in enumerate(table_rows(comparison)):
         table.add_row(*row, style="bold" if number == len(comparison.runs) - 1 else "")
     console.print()
-    console.print(table)
+    # In a narrower window lines wrap, but no number is cut short.
+    console.print(table, width=max(TABLE_WIDTH, console.width), crop=False)
     console.print()
     adds = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
     adds.add_column(no_wrap=True)
@@ -93,10 +96,6 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         adds.add_row(rung.settings.name, rung.adds)
     console.print(adds)
     console.print()
-    factor = first.metrics.makespan_s / last.metrics.makespan_s
     console.print(
-        f"{first.settings.name} {unit.text(first.metrics.makespan_s)} {unit.name}, {last.settings.name} "
-        f"{unit.text(last.metrics.makespan_s)} {unit.name}: x{factor:.2f}. Simulated time on worker model "
-        f"{comparison.model.name}.",
-        highlight=False,
+        f"{comparison.verdict} Simulated time on worker model {comparison.model.name}.", highlight=False
     )

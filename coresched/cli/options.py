@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from coresched.cli.parser import CommandParser, count, number
+from coresched.cli.parser import CommandParser, count, integer, number
 from coresched.lab.ladder import Choices
 
 
@@ -67,7 +67,7 @@ def add_run_options(
     )
     policy.add_argument(
         "--seed",
-        type=int,
+        type=integer,
         default=0,
         metavar="N",
         help="0 keeps the trace's order; others shuffle it and the hash placement (default %(default)s)",

@@ -1,6 +1,7 @@
 """Argument parsing shared by the subcommands: one-line errors, and the types of their values."""
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from math import isfinite
@@ -33,14 +34,23 @@ def add_command(
     )
 
 
+MOST = 10**9
+
+
+def integer(text: str) -> int:
+    """A whole number in decimal digits."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not an integer of at most 18 digits")
+    return int(text)
+
+
 def count(text: str) -> int:
-    """An integer of at least 1."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer") from None
+    """An integer from 1 to MOST."""
+    value = integer(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is too small; it must be at least 1")
+    if value > MOST:
+        raise argparse.ArgumentTypeError(f"{value} is too large; it must be at most {MOST}")
     return value
 
 

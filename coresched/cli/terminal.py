@@ -5,6 +5,7 @@ import sys
 
 from rich.console import Console
 
+NARROWEST = 20  # columns; COLUMNS=0, say, would leave nothing to print in
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -18,7 +19,10 @@ def stdout_console() -> Console:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A file name or an id that the terminal's encoding lacks must not end the command.
         sys.stdout.reconfigure(errors="replace")
-    return _Console(markup=False, emoji=False, highlight=False)
+    console = _Console(markup=False, emoji=False, highlight=False)
+    if console.width < NARROWEST:
+        console.width = NARROWEST
+    return console
 
 
 def bar(console: Console, share: float, width: int) -> str:

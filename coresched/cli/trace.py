@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from coresched.cli.parser import count, integer
 from coresched.cli.terminal import bar, stdout_console
 from coresched.trajectory.generator import PROFILES, generate
 from coresched.trajectory.histogram import Histogram
@@ -86,8 +87,10 @@ def _add_generate(subcommands: "Subparsers[argparse.ArgumentParser]") -> None:
         "example:\n  coresched trace generate swe --count 240 --seed 7 --output swe.jsonl.gz",
     )
     parser.add_argument("profile", metavar="PROFILE", help=", ".join(PROFILES))
-    parser.add_argument("--count", type=int, default=100, metavar="N", help="trajectories (default 100)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="same seed, same trace (default 0)")
+    parser.add_argument("--count", type=count, default=100, metavar="N", help="trajectories (default 100)")
+    parser.add_argument(
+        "--seed", type=integer, default=0, metavar="S", help="same seed, same trace (default 0)"
+    )
     parser.add_argument("--output", required=True, metavar="OUT", help=".jsonl, .jsonl.gz or .jsonl.zst")
 
 
@@ -189,8 +192,8 @@ def _chart(
     chart.add_column(justify="right", no_wrap=True)
     chart.add_column(width=bar_width, style="green", no_wrap=True)
     chart.add_column(justify="right", no_wrap=True)
-    for label, count, number in zip(labels, counts, numbers, strict=True):
-        chart.add_row(label, bar(console, count / max(counts), bar_width), number)
+    for label, share, number in zip(labels, counts, numbers, strict=True):
+        chart.add_row(label, bar(console, share / max(counts), bar_width), number)
     return chart
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import StepTimes, WorkerModel
 from coresched.lab.simulator.workload import Workload
 
@@ -16,7 +15,7 @@ class Bounds:
     environment_s: float
     """Environment work / C_E, after the earliest moment a stage can begin; 0 without a cap."""
     inference_s: float
-    """Inference work / W: perfect reuse, every decode step with as many sequences as memory admits."""
+    """Inference work / W: perfect reuse, every decode step with as many sequences as all memory admits."""
 
     @property
     def best(self) -> float:
@@ -26,7 +25,6 @@ class Bounds:
 def lower_bounds(
     workload: Workload,
     model: WorkerModel,
-    memory: Memory,
     *,
     workers: int,
     environment_concurrency: int | None,
@@ -36,10 +34,13 @@ def lower_bounds(
     A decode step of n sequences costs a + f(n) + c S with f piecewise linear, so each decoded token costs at
     least min(f(1), f(n_max) / n_max) and its share of a is at least a / n_max. Prefill computes at least the
     tokens no earlier turn could have left in the cache, in batches of at most a chunk and n_max requests.
-    With one worker the longest chain's own steps and batches are serial with everything else.
+    n_max is what the worker could run with all memory given to states, so runs that split it differently
+    have the same bound. With one worker the longest chain's own steps and batches are serial with everything
+    else.
     """
     times, chunk = model.times, model.prefill_chunk_tokens
-    most = min(memory.max_running, workload.samples)
+    slots = model.pool_tokens * model.slots_per_request // model.request_state_tokens
+    most = min(slots // model.slots_per_request, model.max_running_requests, workload.samples)
     longest, longest_steps, longest_turns = 0.0, 0, 0
     first_stage: list[float] = []
     environment = attended_s = context_s = 0.0

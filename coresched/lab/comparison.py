@@ -10,6 +10,9 @@ from coresched.lab.simulator.run import SimulatedRun, simulate
 from coresched.lab.units import TimeUnit, count_text, percent_text, saved_text
 from coresched.trajectory.schema import Trajectory
 
+WORTH_SAYING = 0.01
+"""Differences below 1 % are within what another order of the same batch does."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -20,6 +23,25 @@ class Comparison:
     model: WorkerModel
     rungs: list[Rung]
     runs: list[SimulatedRun]
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: the last run against the first, and the shortest where that is another."""
+        unit = self.unit
+        first, last = self.runs[0], self.runs[-1]
+        best = min(self.runs, key=lambda run: run.metrics.makespan_s)
+        text = (
+            f"{first.settings.name} {unit.text(first.metrics.makespan_s)} {unit.name}, {last.settings.name} "
+            f"{unit.text(last.metrics.makespan_s)} {unit.name}: "
+            f"x{first.metrics.makespan_s / last.metrics.makespan_s:.2f}"
+        )
+        if best.metrics.makespan_s < last.metrics.makespan_s * (1 - WORTH_SAYING):
+            text += (
+                f"; the shortest is {best.settings.name}, {unit.text(best.metrics.makespan_s)} "
+                f"{unit.name}, so what "
+                "the later runs add does not help this batch"
+            )
+        return f"{text}."
 
     @property
     def unit(self) -> TimeUnit:

@@ -90,7 +90,9 @@ def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, cho
             f"r = {baseline.state_ratio:g}, FCFS, cache-aware routing",
         ),
         Rung(
-            decoupled, f"samples admitted apart from environment slots, C_S = {decoupled.sample_concurrency}"
+            decoupled,
+            f"samples admitted apart from environment slots, C_S = {decoupled.sample_concurrency}"
+            + ("; without an environment limit nothing changes" if environment is None else ""),
         ),
         Rung(
             pools,
@@ -103,6 +105,7 @@ def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, cho
         Rung(
             coordinated,
             "environment jobs of long chains first (CAAS), "
-            f"B = {choices.band_s:g} s, D_I = {choices.bucket_s:g} s",
+            f"B = {choices.band_s:g} s, D_I = {choices.bucket_s:g} s"
+            + ("; without an environment limit there is no queue" if environment is None else ""),
         ),
     ]

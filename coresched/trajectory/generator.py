@@ -101,7 +101,7 @@ def generate(profile: str, count: int, seed: int) -> Iterator[Trajectory]:
     """Yields `count` trajectories of a profile: `swe`, `terminal` or `tool-user`.
 
     The same profile and seed give the same trajectories in every Python; a larger count only appends.
-    Durations come in steps of 1 ms; their quality is exact, for nothing is left to guess about them. Those of
+    Durations come in steps of 1 ms; their quality is estimated, for they are drawn, not measured. Those of
     `tool-user` are absent. Raises InputError, at the call, for an unknown profile, a count below 1 or a seed
     below 0 or over 64 bits.
     """
@@ -146,4 +146,4 @@ def _environment(profile: WorkloadProfile, rng: Random) -> Environment:
     share = rng.random()
     chosen = min(bisect_right(list(accumulate(weights)), share), len(weights) - 1)
     duration = round(distributions[chosen].draw(rng), 3)
-    return Environment(duration_s=duration, response_tokens=response, duration_quality="exact")
+    return Environment(duration_s=duration, response_tokens=response, duration_quality="estimated")

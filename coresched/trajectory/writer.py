@@ -1,13 +1,13 @@
 """Writes trace files, whole or not at all."""
 
 import os
-import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from coresched.errors import InputError
+from coresched.files import replaced_file
 from coresched.trajectory.compression import compressed_output
 from coresched.trajectory.diagnosis import explain
 from coresched.trajectory.refusal import shown
@@ -27,22 +27,16 @@ def write_trajectories(path: str | Path, trajectories: Iterable[Trajectory]) -> 
         raise InputError(f"{os.fspath(path)} is a directory; give the name of a file in it")
     if os.path.exists(target) and not os.path.isfile(target):
         raise InputError(f"{os.fspath(path)} is not a regular file; give the name of a .jsonl file")
-    # Short whatever the target is called, so that it fits where the target fits.
-    temporary = os.path.join(os.path.dirname(target), f".coresched-{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, "xb") as file, compressed_output(target, file) as stream:
+        with replaced_file(target) as file, compressed_output(target, file) as stream:
             count = 0
             for line in _lines(trajectories):
                 stream.write(line)
                 count += 1
-        if not count:
-            raise InputError(f"{os.fspath(path)}: there are no trajectories to write; give at least one")
-        os.replace(temporary, target)
+            if not count:
+                raise InputError(f"{os.fspath(path)}: there are no trajectories to write; give at least one")
     except OSError as error:
         raise InputError(f"{os.fspath(path)}: cannot be written: {error.strerror or error}") from None
-    finally:
-        if os.path.lexists(temporary):
-            os.unlink(temporary)
     return count
 
 

@@ -50,11 +50,10 @@ def test_conservation_and_bounds(
     assert sum(outcome.load_change) == 0
     makespan = outcome.completed_s[-1]
     assert all(busy <= makespan * (1 + 1e-9) for busy in outcome.busy_s)
-    workload, _, _, memory = prepare(trajectories, run, model)
+    workload, _, _, _ = prepare(trajectories, run, model)
     bounds = lower_bounds(
         workload,
         model,
-        memory,
         workers=run.workers,
         environment_concurrency=run.environment_concurrency,
     )

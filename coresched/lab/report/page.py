@@ -22,16 +22,9 @@ def comparison_page(comparison: Comparison) -> str:
     unit = comparison.unit
     end_s = max(run.metrics.makespan_s for run in comparison.runs)
     first, last = comparison.runs[0], comparison.runs[-1]
-    saved = 1 - last.metrics.makespan_s / first.metrics.makespan_s
-    verdict = (
-        f"The batch ends {saved:.1%} sooner: {unit.text(first.metrics.makespan_s)} {unit.name} under "
-        f"{first.settings.name}, {unit.text(last.metrics.makespan_s)} {unit.name} under {last.settings.name}."
-        if saved >= 0
-        else f"The batch ends {-saved:.1%} later under {last.settings.name} than under {first.settings.name}."
-    )
     sections = [
         f"<h1>{escape(comparison.title)}</h1>",
-        f'<p class="lead">{escape(verdict)}</p>',
+        f'<p class="lead">{escape(comparison.verdict)}</p>',
         f"<p>Simulated in virtual time on worker model <b>{escape(comparison.model.name)}</b>; workload: "
         f"{escape(comparison.workload)}.</p>",
         _table(comparison),

@@ -9,7 +9,8 @@ import msgspec
 
 from coresched.errors import InputError
 
-Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 
 DEFAULT_MODEL = "h20-tp4-hybrid"
 
@@ -26,7 +27,7 @@ class StepTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     decode_step_s: Seconds
     decode_sequence_s: Seconds
-    decode_knee_sequences: Annotated[int, msgspec.Meta(ge=0)]
+    decode_knee_sequences: Annotated[int, msgspec.Meta(ge=0, le=10**15)]
     decode_sequence_beyond_knee_s: Seconds
     decode_context_token_s: Seconds
     prefill_batch_s: Seconds
@@ -58,14 +59,14 @@ class WorkerModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     description: str
-    pool_tokens: Annotated[int, msgspec.Meta(ge=1)]
-    request_state_tokens: Annotated[int, msgspec.Meta(ge=1)]
-    slots_per_request: Annotated[int, msgspec.Meta(ge=1)]
-    running_request_slots: Annotated[float, msgspec.Meta(ge=1)]
-    default_state_ratio: Annotated[float, msgspec.Meta(gt=0)]
-    page_tokens: Annotated[int, msgspec.Meta(ge=1)]
-    prefill_chunk_tokens: Annotated[int, msgspec.Meta(ge=1)]
-    max_running_requests: Annotated[int, msgspec.Meta(ge=1)]
+    pool_tokens: Count
+    request_state_tokens: Count
+    slots_per_request: Count
+    running_request_slots: Annotated[float, msgspec.Meta(ge=1, le=1e6)]
+    default_state_ratio: Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)]
+    page_tokens: Count
+    prefill_chunk_tokens: Count
+    max_running_requests: Count
     overlap_schedule: bool
     times: StepTimes
 

@@ -10,7 +10,7 @@ from coresched.lab.simulator.memory import require_fit, split_memory
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.settings import RunSettings
-from coresched.lab.simulator.workload import build_workload
+from coresched.lab.simulator.workload import Workload, build_workload
 from coresched.trajectory.schema import Trajectory
 
 EVENTS_BETWEEN_REPORTS = 20_000
@@ -56,8 +56,21 @@ def simulate(
     bounds = lower_bounds(
         workload,
         model,
-        memory,
         workers=settings.workers,
         environment_concurrency=settings.environment_concurrency,
     )
+    _check(workload, outcome, bounds)
     return SimulatedRun(settings, measure(outcome), bounds, outcome)
+
+
+def _check(workload: Workload, outcome: Outcome, bounds: Bounds) -> None:
+    """What holds in every run; a result without it would be worse than none."""
+    broken = []
+    if len(outcome.completed_s) != workload.samples:
+        broken.append(f"{len(outcome.completed_s)} of {workload.samples} samples completed")
+    elif outcome.completed_s[-1] < bounds.best * (1 - 1e-9):
+        broken.append(f"the makespan {outcome.completed_s[-1]} s is below its lower bound {bounds.best} s")
+    if sum(outcome.output_tokens) != sum(workload.output_tokens):
+        broken.append(f"{sum(outcome.output_tokens)} of {sum(workload.output_tokens)} tokens were generated")
+    if broken:
+        raise AssertionError(f"the simulator is wrong, please report this: {'; '.join(broken)}")

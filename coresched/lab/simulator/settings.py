@@ -14,6 +14,10 @@ WORKER_POLICIES: Final[tuple[WorkerPolicy, ...]] = get_args(WorkerPolicy)
 ROUTERS: Final[tuple[Routing, ...]] = get_args(Routing)
 ENVIRONMENT_POLICIES: Final[tuple[EnvironmentPolicy, ...]] = get_args(EnvironmentPolicy)
 
+MOST_WORKERS: Final = 1024
+MOST: Final = 10**9
+LEAST: Final = 1e-6
+
 
 @dataclass(frozen=True)
 class CacheAwareRouting:
@@ -56,13 +60,13 @@ class RunSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for field in ("workers", "sample_concurrency", "label_capacity"):
-            self._require(field, getattr(self, field) >= 1, "at least 1")
-        if self.environment_concurrency is not None:
-            self._require("environment_concurrency", self.environment_concurrency >= 1, "at least 1")
+        self._require("workers", 1 <= self.workers <= MOST_WORKERS, f"from 1 to {MOST_WORKERS}")
+        for field in ("sample_concurrency", "label_capacity", "environment_concurrency"):
+            value = getattr(self, field)
+            self._require(field, value is None or 1 <= value <= MOST, f"from 1 to {MOST}")
         for field in ("state_ratio", "band_s", "bucket_s"):
             value = getattr(self, field)
-            self._require(field, isfinite(value) and value > 0, "a positive finite number")
+            self._require(field, LEAST <= value <= MOST, f"from {LEAST:g} to {MOST}")
         self._require(
             "load_bound", isfinite(self.load_bound) and self.load_bound >= 1, "a finite number of at least 1"
         )

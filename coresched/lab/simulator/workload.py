@@ -68,6 +68,12 @@ def build_workload(
         for number, (turn, prompt_tokens) in enumerate(
             zip(trajectory.turns, trajectory.prompt_tokens(), strict=True)
         ):
+            if prompt_tokens < 1:
+                raise InputError(
+                    f"trajectory {trajectory.id!r}: the prompt of turns[{number}] has 0 tokens; a "
+                    f"model call needs at "
+                    "least 1, so set initial_prompt_tokens"
+                )
             prompt.append(prompt_tokens)
             output.append(turn.output_tokens)
             cached.append(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -169,6 +170,16 @@ def test_broken_json_is_placed(trace: Path, capsys: pytest.CaptureFixture[str]) 
         ("--worker-model", "nowhere.json", "shipped: h20-tp4-hybrid"),
         ("--report", "no/such/folder/x.html", "create it first"),
         ("--report", ".", "is a directory"),
+        ("--report", "traces.jsonl", "is an input of this command"),
+        ("--report", "/dev/null", "not a regular file"),
+        ("--report", "x" * 300, "cannot be written"),
+        ("--workers", "2147483648", "too large"),
+        ("--workers", "5000", "from 1 to 1024"),
+        ("--environment-concurrency", "9" * 30, "at most 18 digits"),
+        ("--state-ratio", "1e308", "from 1e-06 to 1000000000"),
+        ("--band-s", "5e-324", "from 1e-06"),
+        ("--bucket-s", "1e-300", "from 1e-06"),
+        ("--seed", "nan", "is not an integer"),
     ],
 )
 def test_bad_options_are_refused_in_one_line(
@@ -180,7 +191,7 @@ def test_bad_options_are_refused_in_one_line(
         code = int(stopped.code or 0)
     assert code == 2
     err = one_line(capsys)
-    assert option.lstrip("-").split("-")[0] in err
+    assert re.split("[-_]", option.lstrip("-"))[0] in err
     assert said in err
 
 
@@ -217,6 +228,61 @@ def test_ctrl_c_leaves_no_report(folder: Path) -> None:
     assert out == ""
     assert err == "coresched simulate: interrupted, nothing was written\n"
     assert os.listdir(folder) == ["many.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "command", [["demo"], ["trace", "show", "traces.jsonl"], ["simulate", "traces.jsonl", "--json"]]
+)
+def test_a_closed_or_full_output_is_no_traceback(trace: Path, command: list[str]) -> None:
+    coresched = f"{sys.executable} -m coresched {' '.join(command)}"
+    closed = subprocess.run(["bash", "-c", f"{coresched} >&-"], capture_output=True, text=True, timeout=60)
+    assert (closed.returncode, closed.stderr) == (0, "")
+    full = subprocess.run(
+        ["bash", "-c", f"{coresched} >/dev/full"], capture_output=True, text=True, timeout=60
+    )
+    assert full.returncode == 1
+    assert full.stderr == f"coresched {command[0]}: the output cannot be written: No space left on device\n"
+
+
+def test_a_link_to_a_report_stays_a_link(trace: Path, folder: Path) -> None:
+    (folder / "real.html").write_text("old")
+    (folder / "real.html").chmod(0o640)
+    (folder / "link.html").symlink_to("real.html")
+    assert main(["simulate", str(trace), "--json", "--report", "link.html"]) == 0
+    assert (folder / "link.html").is_symlink()
+    assert "</html>" in (folder / "real.html").read_text()
+    assert (folder / "real.html").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_writing_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "coresched",
+        "trace",
+        "generate",
+        "swe",
+        "--count",
+        "1000000",
+        "--output",
+        "big.jsonl",
+    ]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        while not os.listdir(folder) and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(number)
+        process.communicate(timeout=30)
+    assert process.returncode == (130 if number == signal.SIGINT else 143)
+    assert os.listdir(folder) == []
+
+
+def test_the_verdict_names_a_shorter_run_than_the_last(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # One sample at a time after the baseline: everything later is slower than the baseline.
+    assert main(["simulate", str(trace), "--environment-concurrency", "8", "--sample-concurrency", "1"]) == 0
+    assert "the shortest is baseline" in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:

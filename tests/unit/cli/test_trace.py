@@ -179,7 +179,7 @@ def test_generate_writes_what_the_generator_gives(
         ),
         (
             ["generate", "swe", "--count", "0", "--output", "o.jsonl"],
-            "count is 0; it must be an integer >= 1",
+            "argument --count: 0 is too small; it must be at least 1",
         ),
         (["generate", "swe", "--output", "none/o.jsonl"], "none/o.jsonl: cannot be written: No such file"),
     ],
@@ -192,7 +192,11 @@ def test_bad_input_is_one_line_and_exit_code_2(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["trace", *arguments]) == 2
+    try:
+        code = main(["trace", *arguments])
+    except SystemExit as left:
+        code = int(left.code or 0)
+    assert code == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert message in printed.err

@@ -77,8 +77,8 @@ def test_bounds_of_one_chain() -> None:
     model = small_model()
     times = model.times
     batch = [trajectory("a", [(11, 30.0, 20), (1, 5.0, 0)], prompt=100)]
-    workload, _, _, memory = prepare(batch, settings(), model)
-    bounds = lower_bounds(workload, model, memory, workers=2, environment_concurrency=1)
+    workload, _, _, _ = prepare(batch, settings(), model)
+    bounds = lower_bounds(workload, model, workers=2, environment_concurrency=1)
     first = (
         times.turnaround_s
         + times.turnaround_token_s * 100
@@ -104,10 +104,10 @@ def test_bounds_of_one_chain() -> None:
 
 def test_without_a_cap_the_environment_bounds_nothing() -> None:
     model = small_model()
-    workload, _, _, memory = prepare([trajectory("a", [(1, 30.0, 1), (1, None, 0)])], settings(), model)
-    assert lower_bounds(workload, model, memory, workers=1, environment_concurrency=None).environment_s == 0
+    workload, _, _, _ = prepare([trajectory("a", [(1, 30.0, 1), (1, None, 0)])], settings(), model)
+    assert lower_bounds(workload, model, workers=1, environment_concurrency=None).environment_s == 0
     nothing, _, _, _ = prepare([trajectory("a", [(1, None, 0)])], settings(), model)
-    assert lower_bounds(nothing, model, memory, workers=1, environment_concurrency=3).environment_s == 0
+    assert lower_bounds(nothing, model, workers=1, environment_concurrency=3).environment_s == 0
 
 
 def test_best_bound_is_the_largest() -> None:

@@ -127,7 +127,7 @@ def test_caas_with_a_tiny_band_is_fcfs() -> None:
     model = small_model(pool_tokens=4_000_000, max_running_requests=1)
     run = {"environment_concurrency": 2, "sample_concurrency": 20}
     fcfs = outcome_of(batch, settings(environment_policy="fcfs", **run), model)
-    assert outcome_of(batch, settings(environment_policy="caas", band_s=1e-7, **run), model) == fcfs
+    assert outcome_of(batch, settings(environment_policy="caas", band_s=1e-6, **run), model) == fcfs
 
 
 def test_with_enough_memory_policies_differ_by_their_own_cost_only() -> None:
@@ -252,6 +252,11 @@ def test_an_unrecorded_duration_is_refused_or_assumed() -> None:
     ):
         simulate(batch, settings(), MODEL)
     assert simulate(batch, settings(), MODEL, absent_environment_s=7.0).metrics.environment_s == 7.0
+
+
+def test_an_empty_prompt_is_refused() -> None:
+    with pytest.raises(InputError, match=r"'z': the prompt of turns\[0\] has 0 tokens"):
+        simulate([trajectory("z", [(100, 1.0, 0), (100, None, 0)], prompt=0)], settings(), MODEL)
 
 
 def test_an_empty_batch_is_refused() -> None:
