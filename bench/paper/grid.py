@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from bench.paper.plans import Point
 from coresched.errors import InputError
+from coresched.lab.plans import Point
 from coresched.lab.simulator.engine.cluster import Cluster
 from coresched.lab.simulator.memory import require_fit, split_memory
 from coresched.lab.simulator.model import WorkerModel

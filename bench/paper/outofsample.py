@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from bench.paper.grid import SimulatedBatch, best_cell
-from bench.paper.plans import Point, by_kappa, by_paper, by_peak
 from coresched.capacity.profile import profile_of
+from coresched.lab.plans import Point, by_kappa, by_paper, by_peak
 from coresched.lab.simulator.model import WorkerModel, load_worker_model
 from coresched.trajectory.schema import Trajectory
 

@@ -32,7 +32,8 @@ cdef class Sample:
 
 @cython.final
 cdef class Coordinator:
-    """Admission of samples to ``C_S`` slots and of environment jobs to ``C_E`` slots, with each sample's times.
+    """Coordinator(sample_concurrency, environment_concurrency=None, *, environment_policy="caas", band_s=30.0, bucket_s=1.0)\n--\n
+    Admission of samples to ``C_S`` slots and of environment jobs to ``C_E`` slots, with each sample's times.
 
     ``sample_concurrency`` is C_S, at least 1; ``environment_concurrency`` is C_E, at least 1, or None for no
     cap. ``environment_policy`` orders the environment queue: "fcfs", first come, first served, or "caas",

@@ -27,7 +27,8 @@ cdef inline bint before(Entry one, Entry other) noexcept:
 
 
 cdef class ChainAdvancingQueue:
-    """Environment jobs in the order they should get a slot: by arrival band, then the deepest trajectory.
+    """ChainAdvancingQueue(band_s=30.0, bucket_s=1.0)\n--\n
+    Environment jobs in the order they should get a slot: by arrival band, then the deepest trajectory.
 
     ``band_s`` (B) and ``bucket_s`` (D_I) are in seconds, finite and above 0. A small band approaches first
     come, first served; a large one favours depth. Jobs are any hashable objects, each waiting at most once.

@@ -27,7 +27,8 @@ cdef unsigned long long next_version() noexcept:
 
 
 cdef class Waiting:
-    """One inference request in a worker's waiting queue, made once when it enters.
+    """Waiting(id, label, queued_at)\n--\n
+    One inference request in a worker's waiting queue, made once when it enters.
 
     ``id`` is a str the scheduler does not read. ``label`` is the trajectory label or None. ``queued_at`` is
     the queue-entry time in seconds on any clock, finite. Raises TypeError or ValueError for anything else.
@@ -51,7 +52,8 @@ cdef class Waiting:
 
 
 cdef class RoutingPrefixPolicy:
-    """The routing-prefix order of one worker, with its least-recently-used label set.
+    """RoutingPrefixPolicy(label_capacity)\n--\n
+    The routing-prefix order of one worker, with its least-recently-used label set.
 
     ``label_capacity`` (C_A, at least 1) is how many trajectories the worker's cache is expected to keep.
     A pass over a queue that is in order already costs O(n), without a dict look-up when no label entered or

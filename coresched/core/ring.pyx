@@ -40,7 +40,8 @@ cdef object check_weight(object weight, str name):
 
 
 cdef class LoadBoundedRouter:
-    """Routes each request of a trajectory to one home worker while that worker's load allows.
+    """LoadBoundedRouter(workers, load_bound=1.25, virtual_nodes=128)\n--\n
+    Routes each request of a trajectory to one home worker while that worker's load allows.
 
     ``workers``: names, or a mapping from name to weight (relative serving capacity, above 0, at most 1000).
     ``load_bound``: alpha, finite, at least 1. ``virtual_nodes``: points on the ring per unit of weight, 1

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from coresched.capacity.balance import PoolBalance
+from coresched.capacity.profile import profile_of
+from coresched.lab.plans import at_ratio, by_paper, by_peak
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.settings import RunSettings
 from coresched.trajectory.schema import Trajectory
@@ -32,16 +33,6 @@ class Choices:
     seed: int = 0
 
 
-def pool_balance(trajectories: Sequence[Trajectory], model: WorkerModel) -> PoolBalance:
-    """The capacity model of this workload on this worker: L_kv is the mean context at the final turn."""
-    final = [trajectory.final_context_tokens for trajectory in trajectories]
-    return PoolBalance(
-        pool_tokens=model.pool_tokens,
-        trajectory_tokens=sum(final) / len(final),
-        state_tokens=model.request_state_tokens,
-    )
-
-
 def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, choices: Choices) -> list[Rung]:
     """Baseline first, all mechanisms last.
 
@@ -49,10 +40,16 @@ def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, cho
     engine's default ratio, first come first served, behind a cache-aware router. Each rung keeps what the
     previous one added.
     """
-    balance = pool_balance(trajectories, model)
-    ratio = choices.state_ratio or balance.ratio
-    reference = balance.reference_concurrency(ratio, choices.workers)
-    default_reference = balance.reference_concurrency(model.default_state_ratio, choices.workers)
+    profile = profile_of(trajectories)
+    guess = by_paper(profile, model).concurrency
+    default = at_ratio(profile, model, model.default_state_ratio, guess)
+    if choices.state_ratio is None:
+        planned = by_peak(profile, model, guess)
+    else:
+        planned = at_ratio(profile, model, choices.state_ratio, guess)
+    ratio = planned.ratio
+    reference = min(choices.workers * planned.concurrency, len(trajectories))
+    default_reference = min(choices.workers * default.concurrency, len(trajectories))
     environment = choices.environment_concurrency
 
     def unified(limit: int) -> int:
@@ -64,7 +61,7 @@ def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, cho
         sample_concurrency=unified(default_reference),
         environment_concurrency=environment,
         state_ratio=model.default_state_ratio,
-        label_capacity=choices.label_capacity or max(1, reference // choices.workers),
+        label_capacity=choices.label_capacity or planned.concurrency,
         load_bound=choices.load_bound,
         band_s=choices.band_s,
         bucket_s=choices.bucket_s,

@@ -15,6 +15,14 @@ LARGEST_SHARE = 1 << 20
 """Most points on the ring that a registered worker may have: about a second of work for the server."""
 
 
+def _check_share(weight: float, virtual_nodes: int) -> None:
+    if weight * virtual_nodes > LARGEST_SHARE:
+        raise ValueError(
+            f"weight must be at most {LARGEST_SHARE / virtual_nodes:g} with {virtual_nodes} virtual nodes, "
+            f"got {weight:g}"
+        )
+
+
 class Owner:
     """Whom requests in flight belong to: one stream, or `UNARY`. Known by identity alone."""
 
@@ -52,7 +60,9 @@ class RoutingTable:
     def __init__(
         self, workers: Mapping[str, float], *, load_bound: float = 1.25, virtual_nodes: int = 128
     ) -> None:
-        """Takes what LoadBoundedRouter takes and raises what it raises."""
+        """Takes what LoadBoundedRouter takes and raises what it raises, and ValueError over LARGEST_SHARE."""
+        for weight in workers.values():
+            _check_share(weight, virtual_nodes)
         self._router = LoadBoundedRouter(workers, load_bound, virtual_nodes)
         self._workers = {name: WorkerEntry(weight) for name, weight in workers.items()}
         self._flights: dict[Owner, dict[tuple[str, str], list[Flight]]] = {}
@@ -79,14 +89,8 @@ class RoutingTable:
                 "worker",
                 f"worker {shown(worker)} is routable already; remove it first to change its weight",
             )
-        if weight * self.virtual_nodes > LARGEST_SHARE:
-            raise RefusedError(
-                StatusCode.INVALID_ARGUMENT,
-                "weight",
-                f"weight must be at most {LARGEST_SHARE / self.virtual_nodes:g} with {self.virtual_nodes} "
-                f"virtual nodes, got {weight:g}",
-            )
         try:
+            _check_share(weight, self.virtual_nodes)
             self._router.add_worker(worker, weight)
         except ValueError as error:
             refuse_argument("weight", error)

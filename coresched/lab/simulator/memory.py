@@ -5,6 +5,7 @@ from math import floor
 
 from coresched.errors import InputError
 from coresched.lab.simulator.model import WorkerModel
+from coresched.lab.simulator.settings import LEAST, MOST
 from coresched.lab.simulator.workload import Workload
 
 SLOT_UNITS = 100
@@ -25,8 +26,10 @@ class Memory:
 def split_memory(model: WorkerModel, state_ratio: float) -> Memory:
     """Divide M at r = ``state_ratio``: floor(M/(1+r)) KV tokens in whole pages, the rest in whole slots.
 
-    Raises InputError when no request fits.
+    Raises InputError for a ratio out of range, or when no request fits.
     """
+    if not LEAST <= state_ratio <= MOST:
+        raise InputError(f"state_ratio is {state_ratio!r}; it must be from {LEAST:g} to {MOST}")
     kv_tokens = floor(model.pool_tokens / (1 + state_ratio))
     state_tokens = model.pool_tokens * state_ratio / (1 + state_ratio)
     slots = floor(state_tokens * model.slots_per_request / model.request_state_tokens)

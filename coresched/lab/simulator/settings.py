@@ -16,7 +16,7 @@ ENVIRONMENT_POLICIES: Final[tuple[EnvironmentPolicy, ...]] = get_args(Environmen
 
 MOST_WORKERS: Final = 1024
 MOST: Final = 10**9
-LEAST: Final = 1e-6
+LEAST: Final = 1e-9
 
 
 @dataclass(frozen=True)

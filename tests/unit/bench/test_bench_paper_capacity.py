@@ -15,9 +15,9 @@ from bench.paper.batches import BATCHES, bimodal, pareto
 from bench.paper.figure3 import Cell, Classified, Score
 from bench.paper.grid import SimulatedBatch
 from bench.paper.outofsample import TOLD, Trial, half_memory, reason, summarised, trials
-from bench.paper.plans import Point, by_kappa, by_paper, by_peak
 from bench.results import Report
 from coresched.capacity.profile import profile_of
+from coresched.lab.plans import Point, by_kappa, by_paper, by_peak
 from coresched.lab.simulator.model import load_worker_model
 
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simulated import outcome_of, settings, small_model, trajectory
 
 from bench.paper.grid import CONCURRENCY_STEP, RATIO_STEP, SimulatedBatch, best_cell
-from bench.paper.plans import Point
+from coresched.lab.plans import Point
 from coresched.trajectory.schema import Trajectory
 
 MODEL = small_model()

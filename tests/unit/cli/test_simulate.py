@@ -176,9 +176,9 @@ def test_broken_json_is_placed(trace: Path, capsys: pytest.CaptureFixture[str]) 
         ("--workers", "2147483648", "too large"),
         ("--workers", "5000", "from 1 to 1024"),
         ("--environment-concurrency", "9" * 30, "at most 18 digits"),
-        ("--state-ratio", "1e308", "from 1e-06 to 1000000000"),
-        ("--band-s", "5e-324", "from 1e-06"),
-        ("--bucket-s", "1e-300", "from 1e-06"),
+        ("--state-ratio", "1e308", "from 1e-09 to 1000000000"),
+        ("--band-s", "5e-324", "from 1e-09"),
+        ("--bucket-s", "1e-300", "from 1e-09"),
         ("--seed", "nan", "is not an integer"),
     ],
 )

@@ -334,3 +334,14 @@ def test_the_documented_example_holds() -> None:
     result = doctest.testmod(coresched.core.prefix)
     assert result.attempted > 0
     assert result.failed == 0
+
+
+def test_constructors_show_their_signatures() -> None:
+    import inspect
+
+    from coresched import ChainAdvancingQueue, LoadBoundedRouter
+
+    assert str(inspect.signature(LoadBoundedRouter)) == "(workers, load_bound=1.25, virtual_nodes=128)"
+    assert str(inspect.signature(RoutingPrefixPolicy)) == "(label_capacity)"
+    assert str(inspect.signature(Waiting)) == "(id, label, queued_at)"
+    assert str(inspect.signature(ChainAdvancingQueue)) == "(band_s=30.0, bucket_s=1.0)"

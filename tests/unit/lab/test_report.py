@@ -78,7 +78,7 @@ def test_each_rung_keeps_what_the_one_before_added(comparison: Comparison) -> No
     ]
     assert changed == [
         {"sample_concurrency"},
-        {"sample_concurrency", "state_ratio"},
+        {"state_ratio"},  # the whole batch was admitted before
         {"routing"},
         {"worker_policy"},
         {"environment_policy"},

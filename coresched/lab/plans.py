@@ -8,6 +8,8 @@ from coresched.capacity.balance import PoolBalance
 from coresched.capacity.demand import Demand, Footing
 from coresched.capacity.estimate import Limit, estimate_kappa, estimate_paper, estimate_peak
 from coresched.capacity.profile import WorkloadProfile
+from coresched.errors import InputError
+from coresched.lab.simulator.memory import SLOT_UNITS, split_memory
 from coresched.lab.simulator.model import WorkerModel
 
 # What floor(M r/(1+r)) loses to rounding must not cost the last slot; a KV token at most pays for it.
@@ -58,16 +60,52 @@ class WorkerPools:
         return state_tokens / (self.model.pool_tokens - state_tokens) * (1 + ROUNDING)
 
 
-def by_peak(profile: WorkloadProfile, model: WorkerModel) -> Point:
+class SplitPools:
+    """A simulated worker's memory to `estimate_peak` when its split is given."""
+
+    def __init__(self, model: WorkerModel, ratio: float) -> None:
+        self._memory = split_memory(model, ratio)
+        self.footing = WorkerPools(model).footing
+
+    def fits(self, demand: Demand) -> bool:
+        """Each demand within its own pool."""
+        memory = self._memory
+        return (
+            demand.kv_units <= memory.pages
+            and demand.state_units * SLOT_UNITS <= memory.slot_units
+            and demand.running <= memory.max_running
+        )
+
+    def limit(self, demand: Demand) -> Limit:
+        return "kv" if demand.kv_units > self._memory.pages else "state"
+
+
+def by_peak(profile: WorkloadProfile, model: WorkerModel, guess: int | None = None) -> Point:
     """The default estimate: slots set outright to the demand, the rest KV.
 
-    Raises ValueError when not even one trajectory fits.
+    Raises InputError when not even one trajectory fits.
     """
     pools = WorkerPools(model)
-    estimate = estimate_peak(profile, pools)
+    estimate = estimate_peak(profile, pools, guess=guess)
     if estimate is None:
-        raise ValueError(f"pool_tokens is {model.pool_tokens}; no trajectory of the profile fits alone")
+        raise _nothing_fits(model)
     return Point(pools.ratio(estimate.demand.state_units), estimate.concurrency)
+
+
+def at_ratio(profile: WorkloadProfile, model: WorkerModel, ratio: float, guess: int | None = None) -> Point:
+    """The same when r is given. Raises InputError when not even one trajectory fits."""
+    estimate = estimate_peak(profile, SplitPools(model, ratio), guess=guess)
+    if estimate is None:
+        raise _nothing_fits(model, f" at state_ratio {ratio:g}")
+    return Point(ratio, estimate.concurrency)
+
+
+def _nothing_fits(model: WorkerModel, where: str = "") -> InputError:
+    return InputError(
+        f"worker model {model.name!r} has pool_tokens {model.pool_tokens}; with the margin not one "
+        f"trajectory of the "
+        f"workload fits{where}; use a model with more memory"
+    )
 
 
 def by_kappa(profile: WorkloadProfile, model: WorkerModel) -> Point:

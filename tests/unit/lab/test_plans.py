@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated import small_model, trajectory
 
-from bench.paper.plans import Point, WorkerPools, by_kappa, by_paper, by_peak
 from coresched.capacity.demand import Demand
 from coresched.capacity.profile import profile_of
+from coresched.lab.plans import Point, WorkerPools, by_kappa, by_paper, by_peak
 from coresched.lab.simulator.memory import SLOT_UNITS, split_memory
 from coresched.lab.simulator.model import load_worker_model
 
@@ -70,7 +70,7 @@ def test_peak_sets_the_slots_outright() -> None:
 
 
 def test_peak_refuses_a_worker_that_holds_none() -> None:
-    with pytest.raises(ValueError, match="pool_tokens is 800"):
+    with pytest.raises(ValueError, match="has pool_tokens 800; with the margin not one"):
         by_peak(TEN, msgspec.structs.replace(MODEL, pool_tokens=800))
 
 
