@@ -5,7 +5,7 @@ trajectory, F_state for the recurrent-state slots one request needs.
 """
 
 from dataclasses import dataclass
-from math import floor, isfinite
+from math import isfinite
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,3 @@ class PoolBalance:
         kv_pool = self.pool_tokens / (1 + ratio)
         state_pool = self.pool_tokens * ratio / (1 + ratio)
         return min(kv_pool / self.trajectory_tokens, state_pool / self.state_tokens)
-
-    def reference_concurrency(self, ratio: float, workers: int) -> int:
-        """C_I* = W floor(C(r)), at least one sample a worker."""
-        return workers * max(1, floor(self.capacity(ratio)))

@@ -68,11 +68,6 @@ class Replay:
         return _peaks(changes, self._footing)
 
 
-def peak_demand(chains: Sequence[Chain], concurrency: int, footing: Footing) -> Demand:
-    """The peaks of one replay."""
-    return Replay(chains, footing).peak(concurrency)
-
-
 def _track(chain: Chain, footing: Footing) -> list[Change]:
     """One chain's changes from its start on; the last is its end."""
     changes: list[Change] = []

@@ -18,15 +18,6 @@ def test_capacity_is_what_the_smaller_pool_holds() -> None:
     assert BALANCE.capacity(0.045) == pytest.approx(7_600_000 * 0.045 / 1.045 / 6_840)
 
 
-def test_reference_concurrency_floors_each_worker() -> None:
-    assert BALANCE.reference_concurrency(0.09, 1) == 91
-    assert BALANCE.reference_concurrency(0.09, 2) == 182
-
-
-def test_a_worker_always_takes_one_sample() -> None:
-    assert PoolBalance(100, 1_000, 10).reference_concurrency(0.1, 3) == 3
-
-
 @pytest.mark.parametrize("field", ["pool_tokens", "trajectory_tokens", "state_tokens"])
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
 def test_bad_fields_are_named(field: str, value: float) -> None:

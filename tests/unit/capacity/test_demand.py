@@ -5,7 +5,7 @@ import random
 import pytest
 from simulated import trajectory
 
-from coresched.capacity.demand import Demand, Footing, peak_demand
+from coresched.capacity.demand import Demand, Footing, Replay
 from coresched.capacity.profile import Chain, Stage, profile_of, shuffled
 from coresched.errors import InputError
 
@@ -19,34 +19,34 @@ def chain(*stages: tuple[int, float, float], shared: int = 0, group: str | None 
 
 
 def test_one_chain_holds_its_largest_context() -> None:
-    assert peak_demand([chain((10, 1, 0), (25, 1, 0))], 1, TOKENS) == Demand(25, 3, 28, 1)
+    assert Replay([chain((10, 1, 0), (25, 1, 0))], TOKENS).peak(1) == Demand(25, 3, 28, 1)
 
 
 def test_waiting_keeps_the_context_but_one_slot() -> None:
     # 0 to 1 runs with 10, 1 to 5 waits with 10, 5 to 6 runs with 20.
     alone = chain((10, 1, 4), (20, 1, 0))
     late = chain((50, 3, 0))
-    assert peak_demand([alone, late], 2, TOKENS) == Demand(60, 6, 66, 2)
-    assert peak_demand([alone, late], 1, TOKENS) == Demand(50, 3, 53, 1)
+    assert Replay([alone, late], TOKENS).peak(2) == Demand(60, 6, 66, 2)
+    assert Replay([alone, late], TOKENS).peak(1) == Demand(50, 3, 53, 1)
 
 
 def test_the_first_cohort_starts_together_and_the_next_when_one_ends() -> None:
     chains = [chain((10, 2, 0)), chain((20, 1, 0)), chain((40, 1, 0))]
     # 0 to 1: 10 + 20; 1 to 2: 10 + 40.
-    assert peak_demand(chains, 2, TOKENS).kv_units == 50
-    assert peak_demand(chains, 3, TOKENS).kv_units == 70
-    assert peak_demand(chains, 99, TOKENS).kv_units == 70
+    assert Replay(chains, TOKENS).peak(2).kv_units == 50
+    assert Replay(chains, TOKENS).peak(3).kv_units == 70
+    assert Replay(chains, TOKENS).peak(99).kv_units == 70
 
 
 def test_what_ends_makes_room_for_what_begins() -> None:
-    assert peak_demand([chain((10, 1, 0)), chain((10, 1, 0))], 1, TOKENS).kv_units == 10
+    assert Replay([chain((10, 1, 0)), chain((10, 1, 0))], TOKENS).peak(1).kv_units == 10
 
 
 def test_shared_prefix_is_held_once_a_group_while_anyone_uses_it() -> None:
     together = [chain((100, 1, 0), shared=60, group="a") for _ in range(3)]
-    assert peak_demand(together, 3, TOKENS).kv_units == 3 * 40 + 60
+    assert Replay(together, TOKENS).peak(3).kv_units == 3 * 40 + 60
     apart = [chain((100, 1, 0), shared=60, group=name) for name in "abc"]
-    assert peak_demand(apart, 3, TOKENS).kv_units == 300
+    assert Replay(apart, TOKENS).peak(3).kv_units == 300
 
 
 def test_units_are_the_engines() -> None:
@@ -57,7 +57,7 @@ def test_units_are_the_engines() -> None:
         idle_units=1,
     )
     chains = [chain((65, 1, 2)), chain((64, 5, 0)), chain((1, 5, 0))]
-    assert peak_demand(chains, 3, pages) == Demand(4, 15, 19, 3)
+    assert Replay(chains, pages).peak(3) == Demand(4, 15, 19, 3)
 
 
 def test_profile_uses_seconds_only_when_all_are_recorded() -> None:

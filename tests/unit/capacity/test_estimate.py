@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coresched.capacity.balance import PoolBalance
-from coresched.capacity.demand import Demand, Footing, peak_demand
+from coresched.capacity.demand import Demand, Footing, Replay
 from coresched.capacity.estimate import (
     ORDERS,
     Limit,
@@ -128,7 +128,7 @@ def test_more_at_once_can_need_less() -> None:
     )
     # Two at a time, c begins when a ends, at 1, and still holds 5 when b grows to 10 at 2. Three at a time, c
     # ends at that moment.
-    assert [peak_demand([a, b, c], count, TOKENS).kv_units for count in (1, 2, 3)] == [10, 15, 10]
+    assert [Replay([a, b, c], TOKENS).peak(count).kv_units for count in (1, 2, 3)] == [10, 15, 10]
 
 
 chains = st.builds(
@@ -147,7 +147,7 @@ memories = st.integers(1, 500)
 def test_worst_demand_covers_every_order(profile: WorkloadProfile, margin: float, concurrency: int) -> None:
     worst = worst_demand(profile, concurrency, TOKENS, margin)
     for order in range(ORDERS):
-        demand = peak_demand(shuffled(profile.chains, order), concurrency, TOKENS)
+        demand = Replay(shuffled(profile.chains, order), TOKENS).peak(concurrency)
         assert demand.kv_units * (1 + Fraction(margin)) <= worst.kv_units + Fraction(1, 10**6)
         assert demand.state_units <= worst.state_units
         assert demand.units <= worst.units <= worst.kv_units + worst.state_units
