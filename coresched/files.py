@@ -3,7 +3,7 @@
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -11,12 +11,14 @@ from typing import BinaryIO
 from coresched.errors import InputError
 
 
-def require_writable(path: Path, field: str) -> None:
-    """Refuse a path that could not be written later.
+def require_writable(path: Path, field: str, inputs: Sequence[Path] = ()) -> None:
+    """Refuse a path that could not be written later, or that is one of the command's ``inputs``.
 
     Raises InputError naming ``field``, the path and the fix.
     """
     try:
+        if any(os.path.realpath(other) == os.path.realpath(path) for other in inputs):
+            raise InputError(f"{field} {str(path)!r} is an input of this command; choose another name")
         target = Path(os.path.realpath(path))
         if target.is_dir():
             raise InputError(f"{field} {str(path)!r} is a directory; give a file name")
@@ -29,13 +31,6 @@ def require_writable(path: Path, field: str) -> None:
             raise InputError(f"{field} {str(path)!r}: {str(folder)!r} is not writable; choose another")
     except OSError as error:
         raise InputError(f"{field} {str(path)[:80]!r} cannot be written: {error.strerror}") from None
-
-
-def require_other_file(path: Path, inputs: list[Path], field: str) -> None:
-    """Refuse an output that is one of the inputs. Raises InputError naming ``field``."""
-    for other in inputs:
-        if os.path.realpath(other) == os.path.realpath(path):
-            raise InputError(f"{field} {str(path)!r} is an input of this command; choose another name")
 
 
 @contextmanager
@@ -57,3 +52,12 @@ def replaced_file(path: str | Path) -> Iterator[BinaryIO]:
     finally:
         if os.path.lexists(temporary):
             os.unlink(temporary)
+
+
+def write_whole(path: Path, text: str, field: str) -> None:
+    """Write a text file, whole or not at all. Raises InputError naming ``field`` when it cannot be."""
+    try:
+        with replaced_file(path) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise InputError(f"{field} {str(path)!r} cannot be written: {error.strerror}") from None

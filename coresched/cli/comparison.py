@@ -10,8 +10,7 @@ from rich.table import Table
 
 from coresched.cli.options import choices_of
 from coresched.cli.terminal import stdout_console
-from coresched.errors import InputError
-from coresched.files import replaced_file, require_other_file, require_writable
+from coresched.files import require_writable, write_whole
 from coresched.lab.comparison import COLUMNS, Comparison, as_json, compare, table_rows
 from coresched.lab.ladder import mechanism_ladder
 from coresched.lab.report.page import comparison_page
@@ -28,8 +27,7 @@ def run_comparison(
     model = load_worker_model(args.worker_model)
     report = args.report or (None if args.json else args.default_report)
     if report is not None:
-        require_writable(report, "--report")
-        require_other_file(report, getattr(args, "traces", []), "--report")
+        require_writable(report, "--report", getattr(args, "traces", ()))
     rungs = mechanism_ladder(trajectories, model, choices_of(args))
     errors = Console(stderr=True)
     with _progress(errors) as bar:
@@ -49,11 +47,7 @@ def run_comparison(
             progress=progress,
         )
     if report is not None:
-        try:
-            with replaced_file(report) as file:
-                file.write(comparison_page(comparison).encode())
-        except OSError as error:
-            raise InputError(f"--report {str(report)!r} cannot be written: {error.strerror}") from None
+        write_whole(report, comparison_page(comparison), "--report")
     if args.json:
         print(json.dumps(as_json(comparison), indent=2))
     else:

@@ -20,7 +20,7 @@ from coresched.capacity.summary import WorkloadSummary
 from coresched.cli.parser import CommandParser, add_command, count, number
 from coresched.cli.terminal import stdout_console
 from coresched.errors import InputError
-from coresched.files import replaced_file, require_writable
+from coresched.files import require_writable, write_whole
 from coresched.lab.report.capacity import plan_page
 
 LIMITS = {
@@ -109,7 +109,7 @@ def _add_summary(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
-        require_writable(args.plot, "--plot")
+        require_writable(args.plot, "--plot", args.traces)
     deployment = {
         "tp": args.tp,
         "pp": args.pp,
@@ -121,25 +121,26 @@ def run(args: argparse.Namespace) -> int:
         "state_dtype": args.state_dtype,
     }
     memory, told = _pool_memory(args, deployment)
-    made = plan(
-        args.model,
-        _workload(args),
-        args.engine,
-        pool_memory=memory,
-        gpu_memory=args.gpu_memory,
-        weights=args.weights,
-        memory_fraction=args.memory_fraction,
-        workers=args.workers,
-        **deployment,
-        environment_concurrency=args.environment_concurrency,
-        estimator=args.estimator,
-        margin=args.margin,
-        page_size=args.page_size,
-    )
+    workload = _workload(args)
+    with Console(stderr=True).status("replaying the workload ..."):
+        made = plan(
+            args.model,
+            workload,
+            args.engine,
+            pool_memory=memory,
+            gpu_memory=args.gpu_memory,
+            weights=args.weights,
+            memory_fraction=args.memory_fraction,
+            workers=args.workers,
+            **deployment,
+            environment_concurrency=args.environment_concurrency,
+            estimator=args.estimator,
+            margin=args.margin,
+            page_size=args.page_size,
+        )
     made = replace(made, assumptions=(*told, *made.assumptions))
     if args.plot is not None:
-        with replaced_file(args.plot) as file:
-            file.write(plan_page(made).encode())
+        write_whole(args.plot, plan_page(made), "--plot")
     if args.json:
         print(json.dumps(asdict(made), indent=2))
     else:
