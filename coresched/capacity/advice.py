@@ -114,9 +114,15 @@ def _short_prefixes(profile: WorkloadProfile, worker: EngineWorker) -> list[str]
 
 def _thin_profile(plan: Plan) -> list[str]:
     low, high = plan.peak_range
+    if plan.limit == "batch":
+        return [
+            f"all {plan.samples} trajectories of the workload fit at once, so the flags are sized for "
+            f"them; a larger "
+            "batch could run more"
+        ]
     if plan.samples < FEW_SAMPLES:
         return [f"the workload has only {plan.samples} trajectories; give more for a plan to rely on"]
-    if plan.limit != "batch" and high - low > WIDE_RANGE * plan.peak_concurrency:
+    if high - low > WIDE_RANGE * plan.peak_concurrency:
         return [f"the workload pins the concurrency down only to {low} - {high}; give more trajectories"]
     return []
 

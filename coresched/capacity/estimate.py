@@ -13,6 +13,7 @@ Estimator = Literal["peak", "kappa", "paper"]
 Limit = Literal["kv", "state", "memory", "batch"]
 
 DEFAULT_MARGIN = 0.05
+RESAMPLES = 5
 ORDERS = 3
 """Submission orders that the peak estimate must hold for: the given one and two shuffles."""
 
@@ -165,17 +166,15 @@ def peak_range(
     margin: float = DEFAULT_MARGIN,
     *,
     guess: int | None = None,
-    resamples: int = 6,
+    resamples: int = RESAMPLES,
     seed: int = 1,
 ) -> tuple[int, int]:
     """The smallest and largest C* over bootstrap resamples: how far the profile pins the estimate down.
 
-    A resample is a random order of random chains already, so each is replayed in that order only.
+    Each is estimated like the workload itself, in the worst of the same number of orders.
     """
     rng = random.Random(seed)
-    found = [
-        estimate_peak(profile.resampled(rng), pools, margin, orders=1, guess=guess) for _ in range(resamples)
-    ]
+    found = [estimate_peak(profile.resampled(rng), pools, margin, guess=guess) for _ in range(resamples)]
     counts = [0 if estimate is None else estimate.concurrency for estimate in found]
     return min(counts), max(counts)
 

@@ -1,7 +1,7 @@
 """From a model, a workload and memory to a plan."""
 
 from collections.abc import Iterable
-from math import isfinite
+from math import floor, isfinite
 from pathlib import Path
 from typing import get_args
 
@@ -10,6 +10,7 @@ from coresched.capacity.balance import PoolBalance
 from coresched.capacity.demand import Demand
 from coresched.capacity.estimate import (
     DEFAULT_MARGIN,
+    RESAMPLES,
     Estimator,
     Limit,
     estimate_kappa,
@@ -21,7 +22,7 @@ from coresched.capacity.estimate import (
 from coresched.capacity.footprint import Footprint, footprint
 from coresched.capacity.plan import Alternative, Plan, TrajectoryCost
 from coresched.capacity.profile import WorkloadProfile, profile_of
-from coresched.capacity.realise import realise_demand, realise_ratio
+from coresched.capacity.realise import deployment_flags, realise_demand, realise_ratio
 from coresched.capacity.sglang import SglangFlags
 from coresched.capacity.sizes import memory_bytes, size_text
 from coresched.capacity.summary import WorkloadSummary
@@ -31,6 +32,7 @@ from coresched.trajectory.reader import load_trajectories
 from coresched.trajectory.schema import Trajectory
 
 LONGER_CONTEXTS = 1.1
+MANY_TURNS = 50_000
 DEFAULT_MEMORY_FRACTION = 0.9
 
 Workload = str | Path | Iterable[str | Path] | Iterable[Trajectory] | WorkloadSummary
@@ -44,7 +46,7 @@ def plan(
     pool_memory: int | str | None = None,
     gpu_memory: int | str | None = None,
     weights: int | str | None = None,
-    memory_fraction: float = DEFAULT_MEMORY_FRACTION,
+    memory_fraction: float | None = None,
     workers: int = 1,
     tp: int = 1,
     pp: int = 1,
@@ -57,14 +59,15 @@ def plan(
     environment_concurrency: int | None = None,
     estimator: Estimator = "peak",
     margin: float = DEFAULT_MARGIN,
-    page_size: int = 1,
+    page_size: int | None = None,
 ) -> Plan:
     """Plan the cache pools and the sample concurrency of ``workers`` equal workers.
 
     ``model`` is a config.json (a path) or a catalogue name; ``workload`` trace files, trajectories, or a
     `WorkloadSummary`. Memory of the pools on one GPU is ``pool_memory``, or ``memory_fraction`` of
     ``gpu_memory`` less ``weights`` (both of one GPU); sizes are bytes or text such as "96GiB".
-    ``page_size`` is SGLang's; vLLM's block follows from the model.
+    ``page_size`` is SGLang's, 1 by default; vLLM's block follows from the model. ``memory_fraction`` is 0.9
+    by default.
 
     The default estimator ``peak`` takes the largest C whose replayed peak demand, raised by ``margin``, fits
     the engine's discrete pools; ``paper`` is floor(C(r_bal)) with L_kv the mean final context, ``kappa`` the
@@ -89,7 +92,17 @@ def plan(
     profile = _profile(workload)
     if not profile.timed:
         assumptions.append("without recorded times every admitted trajectory counts as running")
-    worker = engine_worker(size, memory, page_size)
+    if size.engine == "vllm" and page_size is not None:
+        raise InputError(
+            f"page_size is {page_size}; vLLM's block size follows from the model, so leave it out"
+        )
+    if size.engine == "sglang":
+        assumptions.append(
+            f"SGLang leaves {size_text(memory)} a GPU to its pools: set --mem-fraction-static so, and "
+            f"check with "
+            "coresched doctor"
+        )
+    worker = engine_worker(size, memory, page_size or 1)
     cost = _cost(profile, size, worker)
     alternatives = _alternatives(profile, cost, memory)
     peak = estimate_peak(profile, worker, margin)
@@ -125,9 +138,9 @@ def plan(
         kv_demand_bytes=worker.kv_pool_bytes(peak.demand),
         state_demand_bytes=worker.state_pool_bytes(peak.demand),
         pools=realised.pools,
-        engine_flags=realised.engine_flags,
+        engine_flags=(*deployment_flags(size, kv_dtype, state_dtype), *realised.engine_flags),
         engine_environment=realised.engine_environment,
-        peak_range=peak_range(profile, worker, margin, guess=peak.concurrency),
+        peak_range=peak_range(profile, worker, margin, guess=peak.concurrency, resamples=_resamples(profile)),
         peak_concurrency=peak.concurrency,
         peak_at_longer_contexts=0 if longer is None else longer.concurrency,
         alternatives=alternatives,
@@ -141,17 +154,29 @@ def pool_bytes(
     pool_memory: int | str | None,
     gpu_memory: int | str | None,
     weights: int | str | None,
-    memory_fraction: float = DEFAULT_MEMORY_FRACTION,
+    memory_fraction: float | None = None,
 ) -> tuple[int, list[str]]:
     """Bytes of one GPU for both pools, and how they came about where they were not given outright."""
     if pool_memory is not None:
-        if gpu_memory is not None or weights is not None:
-            raise InputError("pool_memory is given beside gpu_memory or weights; give one or the other")
+        for name, value in (
+            ("gpu_memory", gpu_memory),
+            ("weights", weights),
+            ("memory_fraction", memory_fraction),
+        ):
+            if value is not None:
+                raise InputError(
+                    f"{name} is given beside pool_memory, which needs none; leave one of them out"
+                )
         return memory_bytes(pool_memory, "pool_memory"), []
+    if (gpu_memory is None) != (weights is None):
+        missing = "weights" if weights is None else "gpu_memory"
+        raise InputError(f"{missing} is not given; gpu_memory and weights make the pools' memory together")
     if gpu_memory is None or weights is None:
         raise InputError(
             "pool_memory is not given; give it, or gpu_memory and weights, or what a running engine says"
         )
+    if memory_fraction is None:
+        memory_fraction = DEFAULT_MEMORY_FRACTION
     if not (isinstance(memory_fraction, (int, float)) and 0 < memory_fraction <= 1):
         raise InputError(f"memory_fraction is {memory_fraction!r}; it must be above 0 and at most 1")
     whole, used = memory_bytes(gpu_memory, "gpu_memory"), memory_bytes(weights, "weights")
@@ -216,8 +241,11 @@ def _cost(profile: WorkloadProfile, size: Footprint, worker: EngineWorker) -> Tr
 
 
 def _alternatives(profile: WorkloadProfile, cost: TrajectoryCost, memory: int) -> tuple[Alternative, ...]:
-    if not cost.running_state_bytes:
-        return ()
+    if not cost.running_state_bytes:  # one pool: C = M / F_kv, and no ratio
+        return (
+            Alternative("paper", 0.0, floor(memory / cost.kv_bytes)),
+            Alternative("kappa", 0.0, floor(memory / (profile.kappa * cost.kv_bytes))),
+        )
     balance = PoolBalance(memory, cost.kv_bytes, cost.running_state_bytes)
     return (
         Alternative("paper", *estimate_paper(balance)),
@@ -229,6 +257,11 @@ def _within(concurrency: int, samples: int) -> tuple[int, Limit]:
     if concurrency >= samples:
         return samples, "batch"
     return max(1, concurrency), "memory"
+
+
+def _resamples(profile: WorkloadProfile) -> int:
+    """Fewer for a large workload, which pins the estimate down better and takes longer to replay."""
+    return RESAMPLES if sum(len(chain.stages) for chain in profile.chains) <= MANY_TURNS else 2
 
 
 def _nothing_fits(profile: WorkloadProfile, worker: EngineWorker, memory: int, margin: float) -> InputError:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from coresched.capacity.demand import Demand
+from coresched.capacity.footprint import Footprint
 from coresched.capacity.plan import WorkerPools
 from coresched.capacity.sglang import SglangFlags, SglangPools, ratio_of, solve_pools
 from coresched.capacity.vllm import engine_flags, sequence_limits
@@ -20,6 +21,26 @@ class Realised:
     pools: WorkerPools
     engine_flags: tuple[str, ...]
     engine_environment: dict[str, str]
+
+
+def deployment_flags(size: Footprint, kv_dtype: str | None, state_dtype: str | None) -> tuple[str, ...]:
+    """Parallelism and dtypes that the footprint was priced for, where they are not the engine's defaults.
+
+    SGLang's pipeline, attention-DP and DCP sizes are among its pool flags.
+    """
+    if size.engine == "sglang":
+        ranks: tuple[tuple[str, int], ...] = (("--tp-size", size.tp),)
+        dtypes = (("--kv-cache-dtype", kv_dtype), ("--mamba-ssm-dtype", state_dtype))
+    else:
+        ranks = (
+            ("--tensor-parallel-size", size.tp),
+            ("--pipeline-parallel-size", size.pp),
+            ("--decode-context-parallel-size", size.dcp),
+        )
+        dtypes = (("--kv-cache-dtype", kv_dtype), ("--mamba-ssm-cache-dtype", state_dtype))
+    given = [(flag, str(count)) for flag, count in ranks if count > 1]
+    given += [(flag, dtype) for flag, dtype in dtypes if dtype is not None]
+    return tuple(word for pair in given for word in pair)
 
 
 def realise_demand(worker: EngineWorker, demand: Demand) -> Realised:

@@ -9,6 +9,7 @@ from coresched.capacity.profile import Chain, Stage, WorkloadProfile
 from coresched.errors import InputError
 
 P90 = NormalDist().inv_cdf(0.9)
+MOST_TURNS = 200_000
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,12 @@ class WorkloadSummary:
         Raises InputError when the shared prefix is longer than the shortest first prompt.
         """
         count = self.samples
+        turns_in_all = count * Quantity.parse(self.turns, "turns").mean
+        if turns_in_all > MOST_TURNS:
+            raise InputError(
+                f"turns is {self.turns} for {count} samples, about {turns_in_all:,.0f} turns in all; at most "
+                f"{MOST_TURNS:,} can be replayed, so lower turns or samples"
+            )
         grid = [(number + 0.5) / count for number in range(count)]
         # A stride coprime to the count mixes long and short, and pairs turns with unrelated prompts.
         strides = [step for step in (61, 59, 53, 47, 1) if math.gcd(step, count) == 1][:2]

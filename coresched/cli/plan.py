@@ -73,9 +73,8 @@ def _add_deployment(parser: CommandParser) -> None:
     group.add_argument(
         "--memory-fraction",
         type=number(above=0),
-        default=DEFAULT_MEMORY_FRACTION,
         metavar="F",
-        help="share of the GPU for weights and pools (default %(default)s)",
+        help=f"share of the GPU for weights and pools (default {DEFAULT_MEMORY_FRACTION})",
     )
     group.add_argument("--workers", type=count, default=1, metavar="W", help="(default %(default)s)")
     for flag, words in (
@@ -83,9 +82,11 @@ def _add_deployment(parser: CommandParser) -> None:
         ("--pp", "pipeline stages"),
         ("--attention-dp", "attention data-parallel ranks (SGLang)"),
         ("--dcp", "decode-context-parallel ranks"),
-        ("--page-size", "page size of SGLang's KV pool"),
     ):
         group.add_argument(flag, type=count, default=1, metavar="N", help=f"{words} (default %(default)s)")
+    group.add_argument(
+        "--page-size", type=count, metavar="N", help="page size of SGLang's KV pool (default 1)"
+    )
     group.add_argument("--mtp", action="store_true", help="the model's own prediction layers draft tokens")
     group.add_argument("--draft-tokens", type=count, metavar="N", help="draft tokens of a verification step")
     group.add_argument("--kv-dtype", metavar="DTYPE", help="instead of the engine's default")
@@ -181,7 +182,7 @@ def _workload(args: argparse.Namespace) -> list[Path] | WorkloadSummary:
 
 def print_plan(made: Plan, console: Console) -> None:
     """Pools, concurrency, flags, sensitivity and warnings, a line each."""
-    size, cost, pools = made.footprint, made.cost, made.pools
+    size, pools = made.footprint, made.pools
     console.print(
         f"{size.model} on {size.engine} {size.engine_version}, tp {size.tp}, {made.workers} worker(s)"
     )
@@ -192,17 +193,12 @@ def print_plan(made: Plan, console: Console) -> None:
     low, high = made.peak_range
     rows = [
         ("memory of the pools", f"{size_text(made.pool_bytes)} a GPU"),
-        (
-            "a KV token, a state slot",
-            f"{size.kv_bytes:,} B, {size.state_bytes:,} B ({size.state_dtype}) a rank",
-        ),
-        (
-            "a trajectory",
-            f"KV {size_text(cost.kv_bytes)} at its final {cost.mean_final_tokens:,.0f} tokens (mean); states "
-            f"{size_text(cost.running_state_bytes)} running, {size_text(cost.idle_state_bytes)} waiting",
-        ),
+        *_cost_rows(made),
         ("pools", _pools_text(made)),
-        ("requests the engine runs", f"{pools.max_running_requests:,}"),
+        (
+            "requests the engine runs",
+            f"{pools.max_running_requests:,}" + (" a rank of attention DP" if size.attention_dp > 1 else ""),
+        ),
         (
             "sample concurrency",
             f"{made.concurrency:,} a worker, C_I* = {made.reference_concurrency:,} in all",
@@ -215,7 +211,7 @@ def print_plan(made: Plan, console: Console) -> None:
         *[
             (
                 f"estimator {each.estimator} would say",
-                f"{each.concurrency:,} a worker at r = {each.ratio:.3g}",
+                f"{each.concurrency:,} a worker" + (f" at r = {each.ratio:.3g}" if each.ratio else ""),
             )
             for each in made.alternatives
         ],
@@ -232,8 +228,24 @@ def print_plan(made: Plan, console: Console) -> None:
             console.print(f"{title}: {line}")
 
 
+def _cost_rows(made: Plan) -> list[tuple[str, str]]:
+    size, cost = made.footprint, made.cost
+    token = f"{size.kv_bytes:,} B"
+    context = f"KV {size_text(cost.kv_bytes)} at its final {cost.mean_final_tokens:,.0f} tokens (mean)"
+    if not size.state_bytes:
+        return [("a KV token", f"{token} a rank"), ("a trajectory", context)]
+    running, idle = size_text(cost.running_state_bytes), size_text(cost.idle_state_bytes)
+    return [
+        ("a KV token, a state slot", f"{token}, {size.state_bytes:,} B ({size.state_dtype}) a rank"),
+        ("a trajectory", f"{context}; states {running} running, {idle} waiting"),
+    ]
+
+
 def _pools_text(made: Plan) -> str:
     pools = made.pools
+    if not made.footprint.state_bytes:
+        blocks = "" if pools.blocks is None else f"{pools.blocks:,} blocks, "
+        return f"{blocks}{pools.kv_tokens:,} KV tokens"
     if pools.blocks is not None:
         blocks = f"{pools.blocks:,} blocks of {pools.block_tokens:,} tokens"
         return f"{blocks} for both (r = {made.ratio:.3g} at the peak)"
