@@ -206,8 +206,8 @@ def print_plan(made: Plan, console: Console) -> None:
         *_environment_rows(made),
         ("label capacity C_A (RP)", f"{made.label_capacity:,} a worker"),
         ("limited by", LIMITS[made.limit]),
-        ("if contexts were 10 % longer", f"{made.peak_at_longer_contexts:,} a worker"),
-        ("over resamples of the workload", f"{low:,} to {high:,} a worker"),
+        ("peak, contexts 10 % longer", f"{made.peak_at_longer_contexts:,} a worker"),
+        ("peak, over resamples", f"{low:,} to {high:,} a worker"),
         *[
             (
                 f"estimator {each.estimator} would say",
