@@ -38,6 +38,7 @@ def router_handler(calls: RouterCalls) -> grpc.GenericRpcHandler:
         ROUTER,
         {
             "RegisterWorker": _unary(pb.RegisterWorkerRequest, calls.register_worker),
+            "DrainWorker": _unary(pb.DrainWorkerRequest, calls.drain_worker),
             "RemoveWorker": _unary(pb.RemoveWorkerRequest, calls.remove_worker),
             "ListWorkers": _unary(pb.ListWorkersRequest, calls.list_workers),
             "Route": _unary(pb.RouteRequest, calls.route),
