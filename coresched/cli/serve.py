@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -111,6 +112,8 @@ def run(args: argparse.Namespace) -> int:
         table = RoutingTable(workers, load_bound=args.load_bound, virtual_nodes=args.virtual_nodes)
     except ValueError as error:
         raise InputError(f"--worker or --virtual-nodes: {error}") from None
+    if args.tokens is not None and os.environ.get("GRPC_TRACE"):
+        raise InputError("--tokens needs GRPC_TRACE unset: with it gRPC prints the metadata of each call")
     files = _tls_files(args)
     tls = ServerTls(files) if files is not None else None
     address = listen_address(args.listen)

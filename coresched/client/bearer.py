@@ -43,36 +43,50 @@ class BlockingBearer(
     intercept_stream_stream: Any = _call
 
 
-class _Bearer:
-    def __init__(self, token: str) -> None:
+class BearerChannel(grpc.aio.Channel):
+    """A channel whose calls all carry the token.
+
+    Not by interceptors: those of grpc.aio hand out other call objects, which leave tasks behind when a stream
+    ends early.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
+        self._channel = channel
         self._header = ("authorization", f"Bearer {token}")
 
-    async def _call(self, continuation: _Next, details: grpc.aio.ClientCallDetails, requests: Any) -> Any:
-        metadata = grpc.aio.Metadata(*(details.metadata or ()), self._header)
-        return await continuation(
-            grpc.aio.ClientCallDetails(
-                details.method, details.timeout, metadata, details.credentials, details.wait_for_ready
-            ),
-            requests,
-        )
+    def _with_token(self, call: _Next) -> Any:
+        def call_with_token(*args: Any, metadata: Any = None, **options: Any) -> Any:
+            return call(*args, metadata=(*(metadata or ()), self._header), **options)
 
+        return call_with_token
 
-class _UnaryUnary(_Bearer, grpc.aio.UnaryUnaryClientInterceptor):
-    intercept_unary_unary: Any = _Bearer._call
+    def unary_unary(self, *args: Any, **options: Any) -> Any:
+        return self._with_token(self._channel.unary_unary(*args, **options))
 
+    def unary_stream(self, *args: Any, **options: Any) -> Any:
+        return self._with_token(self._channel.unary_stream(*args, **options))
 
-class _UnaryStream(_Bearer, grpc.aio.UnaryStreamClientInterceptor):
-    intercept_unary_stream: Any = _Bearer._call
+    def stream_unary(self, *args: Any, **options: Any) -> Any:
+        return self._with_token(self._channel.stream_unary(*args, **options))
 
+    def stream_stream(self, *args: Any, **options: Any) -> Any:
+        return self._with_token(self._channel.stream_stream(*args, **options))
 
-class _StreamUnary(_Bearer, grpc.aio.StreamUnaryClientInterceptor):
-    intercept_stream_unary: Any = _Bearer._call
+    async def __aenter__(self) -> BearerChannel:
+        await self._channel.__aenter__()
+        return self
 
+    async def __aexit__(self, *raised: Any) -> bool | None:
+        return await self._channel.__aexit__(*raised)
 
-class _StreamStream(_Bearer, grpc.aio.StreamStreamClientInterceptor):
-    intercept_stream_stream: Any = _Bearer._call
+    async def close(self, grace: float | None = None) -> None:
+        await self._channel.close(grace)
 
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        return self._channel.get_state(try_to_connect)
 
-def bearer(token: str) -> list[grpc.aio.ClientInterceptor]:
-    """For the interceptors of a grpc.aio channel, which takes one object for one kind of call only."""
-    return [_UnaryUnary(token), _UnaryStream(token), _StreamUnary(token), _StreamStream(token)]
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        await self._channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        await self._channel.channel_ready()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 
-from coresched.client.bearer import BlockingBearer, bearer
+from coresched.client.bearer import BearerChannel, BlockingBearer
 from coresched.errors import InputError
 from coresched.pem import authorities, key_pair
 
@@ -42,7 +42,7 @@ def channel(
         return grpc.aio.secure_channel(target, wanted.tls)
     if wanted.token is None:
         return grpc.aio.insecure_channel(target)
-    return grpc.aio.insecure_channel(target, _PLAIN_WITH_TOKEN, interceptors=bearer(wanted.token))
+    return BearerChannel(grpc.aio.insecure_channel(target, _PLAIN_WITH_TOKEN), wanted.token)
 
 
 def blocking_channel(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias, cast
 
 import grpc
@@ -11,6 +13,7 @@ from coresched.service.identity import act_as
 from coresched.service.tokens import Tokens
 
 _OPEN_TO_ALL = "/grpc.health.v1.Health/"  # probes of an orchestrator have no token
+_FIRST_MESSAGE_S = 1.0
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic for the types only
 
 
@@ -50,8 +53,13 @@ def _bearer(details: grpc.HandlerCallDetails) -> str | None:
 
 
 def _refused(why: str) -> _Handler:
-    async def refuse(requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> NoReturn:
+    async def refuse(
+        requests: AsyncIterator[object], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> NoReturn:
+        # A grpc.aio client whose first message meets the end of the call reports INTERNAL in place of this.
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(anext(requests, None), _FIRST_MESSAGE_S)
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
 
-    # Whatever kind the method is of: this one alone answers without waiting for a message.
+    # Whatever kind the method is of: this one alone can answer without a message.
     return grpc.stream_stream_rpc_method_handler(cast(Any, refuse))
