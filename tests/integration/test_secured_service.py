@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -224,3 +226,24 @@ def test_no_token_is_ever_printed(verbosity: str, tokens: Path, monkeypatch: pyt
         process.terminate()
         out, err = process.communicate(timeout=20)
         assert all(secret not in said + out + err for secret in (A, B, OPS, wrong))
+
+
+def test_the_pages_example_serves_what_it_says(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
+    (entries,) = re.findall(r"^```json\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (command,) = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    program, verb, listen, _, *options = shlex.split(command.replace("\\\n", ""))
+    assert (program, verb, listen) == ("coresched", "serve", "--listen")
+    monkeypatch.chdir(tmp_path)
+    Path("tokens.json").write_text(entries)
+    authority.issue("server")
+    (authority.folder / "ca.pem").rename("clients.pem")
+    certificate, key = authority.issue("client", usage=CLIENT)
+    token = json.loads(entries)[0]["token"]
+    with served(*options) as (address, _):
+        mine = {"ca": "clients.pem", "certificate": certificate, "key": key}
+        assert listing(address, token=token, **mine) is grpc.StatusCode.OK
+        assert listing(address, **mine) is grpc.StatusCode.UNAUTHENTICATED
+        assert listing(address, token=token, ca="clients.pem") is grpc.StatusCode.UNAVAILABLE
