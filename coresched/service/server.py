@@ -1,4 +1,4 @@
-"""The gRPC server: the Router service with standard health and reflection, from start to graceful stop."""
+"""The gRPC server: the services with standard health and reflection, from start to graceful stop."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from grpc_reflection.v1alpha import reflection
 from coresched.errors import InputError
 from coresched.service.calls import RouterCalls
 from coresched.service.listen import TcpAddress, UnixAddress
+from coresched.service.prefix.calls import PrefixCalls
+from coresched.service.prefix.queues import WaitingQueues
+from coresched.service.prefix.servicer import PREFIX, prefix_handler
 from coresched.service.servicer import ROUTER, router_handler
 from coresched.service.table import RoutingTable
 
@@ -41,11 +44,15 @@ async def serve(
     open at once. Raises InputError if the address was taken meanwhile.
     """
     server = grpc.aio.server(options=_OPTIONS)
-    server.add_generic_rpc_handlers((router_handler(RouterCalls(table)),))
+    server.add_generic_rpc_handlers(
+        (router_handler(RouterCalls(table)), prefix_handler(PrefixCalls(WaitingQueues())))
+    )
     status = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(status, server)
-    reflection.enable_server_reflection((ROUTER, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    for service in ("", ROUTER):
+    reflection.enable_server_reflection(
+        (ROUTER, PREFIX, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+    )
+    for service in ("", ROUTER, PREFIX):
         await status.set(service, health_pb2.HealthCheckResponse.SERVING)
     try:
         port = server.add_insecure_port(str(address))
