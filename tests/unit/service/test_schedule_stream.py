@@ -61,6 +61,13 @@ def test_an_order_asks_first_once_for_each_request(stream: StreamEnd) -> None:
     assert stream.send(ORDER).order.names == ["c", "b", "a"]
 
 
+def test_reading_on_in_the_last_pass_asks_nothing(stream: StreamEnd) -> None:
+    rest = pb.OrderRequest(request_id="rest", queue=Q, after="a")
+    assert stream.send(pb.ScheduleRequest(order=rest)).order == pb.OrderResponse(names=["b"], waiting=2)
+    assert stream.send(ORDER).question.names == ["a", "b"]
+    assert stream.send(hits(0, 0)).order.names == ["a", "b"]
+
+
 def test_more_than_fits_a_message_is_asked_in_several(stream: StreamEnd) -> None:
     names = [f"{n:0512d}" for n in range(200)]
     stream.send(pushed(*names[:100]))
