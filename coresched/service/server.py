@@ -1,4 +1,4 @@
-"""The gRPC server: the Router service with standard health and reflection, from start to graceful stop."""
+"""The gRPC server: the services with standard health and reflection, from start to graceful stop."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from coresched.errors import InputError
 from coresched.service.authentication import Authentication
 from coresched.service.calls import RouterCalls
 from coresched.service.listen import TcpAddress, UnixAddress
+from coresched.service.prefix.calls import PrefixCalls
+from coresched.service.prefix.queues import WaitingQueues
+from coresched.service.prefix.servicer import PREFIX, prefix_handler
 from coresched.service.servicer import ROUTER, router_handler
 from coresched.service.table import RoutingTable
 from coresched.service.tls import ServerTls
@@ -66,11 +69,15 @@ async def serve(
     tls, read_tokens = security.tls, security.read_tokens
     authentication = Authentication(read_tokens()) if read_tokens is not None else None
     server = grpc.aio.server(options=_OPTIONS, interceptors=[authentication] if authentication else None)
-    server.add_generic_rpc_handlers((router_handler(RouterCalls(table)),))
+    server.add_generic_rpc_handlers(
+        (router_handler(RouterCalls(table)), prefix_handler(PrefixCalls(WaitingQueues())))
+    )
     status = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(status, server)
-    reflection.enable_server_reflection((ROUTER, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    for service in ("", ROUTER):
+    reflection.enable_server_reflection(
+        (ROUTER, PREFIX, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+    )
+    for service in ("", ROUTER, PREFIX):
         await status.set(service, health_pb2.HealthCheckResponse.SERVING)
     try:
         if tls is None:
