@@ -101,22 +101,27 @@ async def test_only_a_failure_to_connect_is_tried_elsewhere_and_once(error: Exce
     assert set(transport.router.loads().values()) == {0}  # type: ignore[union-attr]
 
 
-async def test_in_a_turn_the_turns_worker_is_the_only_one_tried(
-    workers: list[ModelWorker], dead: str
-) -> None:
-    transport = Transport([dead, *(worker.url for worker in workers)])
+async def test_in_a_turn_the_turns_worker_is_the_only_one_tried() -> None:
+    hosts: list[str] = []
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        hosts.append(request.url.host)
+        raise httpx.ConnectError("refused")
+
+    transport = Transport(["http://w0", "http://w1", "http://w2"], inner=answering(refuse))
     async with (
         httpx.AsyncClient(transport=transport) as client,
-        coresched.Batch(sample_concurrency=1, workers=[dead]) as batch,
+        coresched.Batch(sample_concurrency=1, workers=["http://w1"]) as batch,
         batch.sample("t1") as sample,
     ):
-        with pytest.raises(httpx.ConnectError, match=f"worker {dead}: "):
+        with pytest.raises(httpx.ConnectError, match=r"worker http://w1: refused"):
             async with sample.inference():
                 await client.post(CHAT, json={})
         assert batch.report().samples["t1"].turns == 0
         assert batch._local._router is not None
-        assert batch._local._router.loads() == {dead: 0}
-    assert not any(worker.seen for worker in workers)
+        assert batch._local._router.loads() == {"http://w1": 0}
+    assert hosts == ["w1"]
+    assert set(transport.router.loads().values()) == {0}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -141,6 +146,20 @@ async def test_what_a_worker_began_to_answer_is_not_sent_again(
                     await client.post(CHAT, json=asked)
     assert sum(len(worker.seen) for worker in workers) == 1
     assert set(transport.router.loads().values()) == {0}  # type: ignore[union-attr]
+
+
+async def test_a_body_that_breaks_ends_the_request_though_nobody_closes_it(
+    workers: list[ModelWorker],
+) -> None:
+    transport = Transport([worker.url for worker in workers])
+    async with httpx.AsyncClient(transport=transport) as client:
+        with coresched.label("t1"):
+            asked = client.build_request("POST", CHAT, json={"model": "break", "stream": True})
+            response = await client.send(asked, stream=True)
+        with pytest.raises(httpx.RemoteProtocolError):
+            [part async for part in response.aiter_raw()]
+        assert not response.is_closed
+        assert set(transport.router.loads().values()) == {0}  # type: ignore[union-attr]
 
 
 async def test_a_redirect_within_the_workers_follows_the_label(workers: list[ModelWorker]) -> None:

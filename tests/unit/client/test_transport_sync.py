@@ -87,6 +87,18 @@ def test_a_failure_at_the_worker_is_not_sent_again(
     assert set(router.loads().values()) == {0}
 
 
+def test_a_body_that_breaks_ends_the_request_though_nobody_closes_it(
+    client: httpx.Client, router: SharedRouter
+) -> None:
+    with coresched.label("t1"):
+        asked = client.build_request("POST", CHAT, json={"model": "break", "stream": True})
+        response = client.send(asked, stream=True)
+    with pytest.raises(httpx.RemoteProtocolError):
+        list(response.iter_raw())
+    assert not response.is_closed
+    assert set(router.loads().values()) == {0}
+
+
 def test_without_a_connection_one_other_worker_is_tried(workers: list[ModelWorker]) -> None:
     with refusing() as dead, refusing() as other:
         transport = SyncTransport([dead, workers[0].url])
