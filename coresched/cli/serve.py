@@ -43,6 +43,13 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "repeat for each worker",
     )
     parser.add_argument(
+        "--journal",
+        default="coresched-journal.sqlite3",
+        metavar="FILE|none",
+        help="where to keep what happens, so that a service started again with it goes on; made if there is "
+        "none; 'none' keeps nothing (default %(default)s, in the working directory)",
+    )
+    parser.add_argument(
         "--load-bound",
         type=number(at_least=1),
         default=1.25,
@@ -94,11 +101,17 @@ def _weighted(text: str) -> tuple[str, float]:
 
 def run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without gRPC.
+    from coresched.service.answers import AnswerMemory
+    from coresched.service.calls import RouterCalls
+    from coresched.service.clock import ServiceClock
+    from coresched.service.journal import Journal
+    from coresched.service.journal.recovery import Recovered, recover
     from coresched.service.listen import TcpAddress, UnixAddress, listen_address
     from coresched.service.server import Security, serve
     from coresched.service.table import RoutingTable
     from coresched.service.tls import ServerTls
     from coresched.service.tokens import read_tokens
+    from coresched.service.workers import RouterAnswers, WorkerRecord, replay_workers
 
     def report(line: str) -> None:
         print(f"coresched serve: {line}", file=sys.stderr, flush=True)
@@ -135,11 +148,26 @@ def run(args: argparse.Namespace) -> int:
     def announce(listening: str) -> None:
         print(f"coresched serve: listening on {listening}", flush=True)
 
-    security = Security(tls, tokens)
-    asyncio.run(
-        serve(table, address, grace_s=args.grace_s, announce=announce, security=security, report=report)
+    answers: RouterAnswers = AnswerMemory()
+    journal, recovered = None, Recovered(0, 0.0)
+    if args.journal != "none":
+        journal = Journal(args.journal)
+        recovered = recover(
+            journal,
+            replay_workers(table, answers),
+            report=lambda facts: report(f"reading --journal {args.journal}, {facts:,} facts so far"),
+        )
+    record = WorkerRecord(journal, ServiceClock(recovered.at))
+    serving = serve(
+        RouterCalls(table, answers=answers, record=record),
+        address,
+        grace_s=args.grace_s,
+        announce=announce,
+        security=Security(tls, tokens),
+        report=report,
+        journal=journal,
     )
-    return 0
+    return 0 if asyncio.run(serving) else 1
 
 
 def _tls_files(args: argparse.Namespace) -> "TlsFiles | None":

@@ -14,12 +14,12 @@ from grpc_reflection.v1alpha import reflection
 from coresched.errors import InputError
 from coresched.service.authentication import Authentication
 from coresched.service.calls import RouterCalls
+from coresched.service.journal import Journal
 from coresched.service.listen import TcpAddress, UnixAddress
 from coresched.service.prefix.calls import PrefixCalls
 from coresched.service.prefix.queues import WaitingQueues
 from coresched.service.prefix.servicer import PREFIX, prefix_handler
 from coresched.service.servicer import ROUTER, router_handler
-from coresched.service.table import RoutingTable
 from coresched.service.tls import ServerTls
 from coresched.service.tokens import Tokens
 
@@ -52,26 +52,55 @@ class Security:
 
 
 async def serve(
-    table: RoutingTable,
+    router: RouterCalls,
     address: TcpAddress | UnixAddress,
     *,
     grace_s: float,
     announce: Callable[[str], None],
     security: Security = Security(),
     report: Callable[[str], None] = lambda line: None,
-) -> None:
+    journal: Journal | None = None,
+) -> bool:
     """Serve until SIGTERM or SIGINT, then let open calls and streams go on for `grace_s` seconds.
 
     `announce` is called with the address once it accepts connections, `report` with what came of a SIGHUP. A
-    second signal to stop ends what is still open at once. Raises InputError if the address was taken
-    meanwhile or the tokens cannot be used.
+    second signal to stop ends what is still open at once. A journal that cannot be written any more is
+    reported and ends it like a signal; then, and only then, this returns False. The journal is closed in any
+    case. Raises InputError if the address was taken meanwhile, or the tokens or the journal cannot be used.
     """
+    whole = True
+    signals: asyncio.Queue[int] = asyncio.Queue()
+
+    def lost(why: str) -> None:
+        nonlocal whole
+        whole = False
+        report(f"--journal {why}; make room or give another --journal FILE, and start again")
+        signals.put_nowait(signal.SIGTERM)
+
+    if journal is None:
+        await _serve(router, address, signals, grace_s, announce, security, report)
+        return True
+    journal.start(lost)
+    try:
+        await _serve(router, address, signals, grace_s, announce, security, report)
+    finally:
+        await journal.close()
+    return whole
+
+
+async def _serve(
+    router: RouterCalls,
+    address: TcpAddress | UnixAddress,
+    signals: asyncio.Queue[int],
+    grace_s: float,
+    announce: Callable[[str], None],
+    security: Security,
+    report: Callable[[str], None],
+) -> None:
     tls, read_tokens = security.tls, security.read_tokens
     authentication = Authentication(read_tokens()) if read_tokens is not None else None
     server = grpc.aio.server(options=_OPTIONS, interceptors=[authentication] if authentication else None)
-    server.add_generic_rpc_handlers(
-        (router_handler(RouterCalls(table)), prefix_handler(PrefixCalls(WaitingQueues())))
-    )
+    server.add_generic_rpc_handlers((router_handler(router), prefix_handler(PrefixCalls(WaitingQueues()))))
     status = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(status, server)
     reflection.enable_server_reflection(
@@ -88,7 +117,6 @@ async def serve(
         raise InputError(f"--listen {address} cannot be used; choose another address") from None
     if isinstance(address, TcpAddress):
         address = TcpAddress(address.host, port)
-    signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.put_nowait, number)

@@ -52,7 +52,10 @@ class SamplesSubmitted(Fact, frozen=True, kw_only=True):
 
 
 class SampleClaimed(Fact, frozen=True, kw_only=True):
-    """A session waits for the admission of the sample; the call is the wait's."""
+    """A session waits for the admission of the sample; the call is the wait's.
+
+    Of a sample that the session holds already, and began nothing with: the answer goes to this call instead.
+    """
 
     key: int
     session: str
@@ -90,7 +93,10 @@ class EnvironmentRequested(Fact, frozen=True, kw_only=True):
 
 
 class EnvironmentEnded(Fact, frozen=True, kw_only=True):
-    """`how`: completed or failed by its session, dropped while it waited, expired at its maximum."""
+    """`how`: completed or failed by its session, dropped while it waited, expired at its maximum.
+
+    Completed or failed after it expired: the session has been told so.
+    """
 
     key: int
     sample: str
@@ -117,19 +123,30 @@ class BatchClosed(Fact, frozen=True, kw_only=True):
 
 
 class WorkerRegistered(Fact, frozen=True, kw_only=True):
+    """`tenant` is whose call it was; workers are of all tenants."""
+
+    tenant: str = ""
     worker: str
     weight: float
 
 
 class WorkerDrained(Fact, frozen=True, kw_only=True):
+    """`in_flight` is what was in flight there then, which the call was answered."""
+
+    tenant: str = ""
     worker: str
+    in_flight: int = 0
 
 
 class WorkerRemoved(Fact, frozen=True, kw_only=True):
+    """As WorkerDrained."""
+
+    tenant: str = ""
     worker: str
+    in_flight: int = 0
 
 
-AnyFact = (
+BatchFact = (
     BatchOpened
     | SessionOpened
     | SamplesSubmitted
@@ -142,7 +159,10 @@ AnyFact = (
     | SampleEnded
     | SessionEnded
     | BatchClosed
-    | WorkerRegistered
-    | WorkerDrained
-    | WorkerRemoved
 )
+"""What the ledger of batches takes."""
+
+WorkerFact = WorkerRegistered | WorkerDrained | WorkerRemoved
+"""What the routing table takes."""
+
+AnyFact = BatchFact | WorkerFact

@@ -42,7 +42,7 @@ async def test_facts_are_applied_in_order(tmp_path: Path, monkeypatch: pytest.Mo
     await filled(tmp_path / "j", *facts)
     journal, workers = Journal(str(tmp_path / "j")), Workers()
     reported: list[int] = []
-    assert recover(journal, workers, report=reported.append) == Recovered(3, 7.0)
+    assert recover(journal, workers.apply, report=reported.append) == Recovered(3, 7.0)
     journal.leave()
     assert workers.names == {"b"}
     assert reported == [1, 2, 3]
@@ -50,7 +50,7 @@ async def test_facts_are_applied_in_order(tmp_path: Path, monkeypatch: pytest.Mo
 
 async def test_a_new_file_has_nothing_to_recover(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "j"))
-    assert recover(journal, Workers(), report=print) == Recovered(0, 0.0)
+    assert recover(journal, Workers().apply, report=print) == Recovered(0, 0.0)
     journal.leave()
 
 
@@ -62,7 +62,7 @@ async def test_a_fact_that_the_ledger_refuses_is_named_and_the_file_stays(tmp_pa
         WorkerRemoved(at=6.0, worker="a"),
     )
     with pytest.raises(InputError) as refused:
-        recover(Journal(str(tmp_path / "j")), Workers(), report=print)
+        recover(Journal(str(tmp_path / "j")), Workers().apply, report=print)
     assert str(refused.value) == (
         f"--journal {str(tmp_path / 'j')!r} is damaged: fact 3 (WorkerRemoved) does not follow from those "
         "before it, KeyError: 'a'; restore a copy of it or give another --journal FILE"
