@@ -22,7 +22,7 @@ IN_WORDS: dict[str, str] = {
     "returned": "put back, for another attempt",
 }
 
-_IN_SLOT = ("admitted", "inference", "queued", "environment")
+_IN_SLOT: tuple[State, ...] = ("admitted", "inference", "queued", "environment")
 
 
 class TransitionError(RuntimeError):

@@ -132,7 +132,7 @@ class RoutingTable:
         return flight
 
     def restore(self, label: str, worker: str, *, owner: Owner, request_id: str) -> Flight | None:
-        """Count a request that was in flight before a restart, where it was; None if that worker is not known."""
+        """Count a request that was in flight before a restart, where it was; None on a worker not known."""
         entry = self._workers.get(worker)
         if entry is None:
             return None

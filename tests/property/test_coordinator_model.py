@@ -123,7 +123,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.pass_over(len(expected) < free)
 
     def pass_over(self, slots_left: bool) -> None:
-        """Once a sample was admitted, no place before it is ahead; with slots left over, no place at all is."""
+        """Once a sample was admitted, no place before it is ahead; with slots left over, none at all is."""
         names = list(self.samples)
         admitted = [place for place, name in enumerate(names) if self.samples[name].admissions]
         end = len(names) if slots_left else max(admitted, default=-1) + 1
