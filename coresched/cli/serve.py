@@ -89,6 +89,21 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="FILE",
         help="accept only clients with a certificate of this CA (PEM)",
     )
+    parser.add_argument(
+        "--max-open-batches",
+        type=count,
+        default=100,
+        metavar="N",
+        help="batches that may be open at once (default %(default)s)",
+    )
+    parser.add_argument(
+        "--max-waiters",
+        type=count,
+        default=100_000,
+        metavar="N",
+        help="calls that may wait at once, for admission, for an environment slot or for progress "
+        "(default %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -101,17 +116,14 @@ def _weighted(text: str) -> tuple[str, float]:
 
 def run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without gRPC.
-    from coresched.service.answers import AnswerMemory
-    from coresched.service.calls import RouterCalls
-    from coresched.service.clock import ServiceClock
+    from coresched.service.batches.limits import Limits
     from coresched.service.journal import Journal
-    from coresched.service.journal.recovery import Recovered, recover
     from coresched.service.listen import TcpAddress, UnixAddress, listen_address
     from coresched.service.server import Security, serve
+    from coresched.service.state import ServiceState
     from coresched.service.table import RoutingTable
     from coresched.service.tls import ServerTls
     from coresched.service.tokens import read_tokens
-    from coresched.service.workers import RouterAnswers, WorkerRecord, replay_workers
 
     def report(line: str) -> None:
         print(f"coresched serve: {line}", file=sys.stderr, flush=True)
@@ -148,24 +160,19 @@ def run(args: argparse.Namespace) -> int:
     def announce(listening: str) -> None:
         print(f"coresched serve: listening on {listening}", flush=True)
 
-    answers: RouterAnswers = AnswerMemory()
-    journal, recovered = None, Recovered(0, 0.0)
-    if args.journal != "none":
-        journal = Journal(args.journal)
-        recovered = recover(
-            journal,
-            replay_workers(table, answers),
-            report=lambda facts: report(f"reading --journal {args.journal}, {facts:,} facts so far"),
-        )
-    record = WorkerRecord(journal, ServiceClock(recovered.at))
+    state = ServiceState(
+        table,
+        journal=None if args.journal == "none" else Journal(args.journal),
+        limits=Limits(open_batches=args.max_open_batches, waiters=args.max_waiters),
+        report=report,
+    )
     serving = serve(
-        RouterCalls(table, answers=answers, record=record),
+        state,
         address,
         grace_s=args.grace_s,
         announce=announce,
         security=Security(tls, tokens),
         report=report,
-        journal=journal,
     )
     return 0 if asyncio.run(serving) else 1
 

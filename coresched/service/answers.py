@@ -32,7 +32,8 @@ class AnswerMemory(Generic[A]):
     being served, unless told another: an id is unique within a tenant, and no tenant meets another's.
 
     A call is known by its request id and a digest of its content, so that an id used twice for different
-    calls is noticed; each method takes the call or its digest. With ids of 36 characters an answer of the service takes about 500 bytes.
+    calls is noticed; each method takes the call or its digest. With ids of 36 characters an answer of the
+    service takes about 500 bytes.
     """
 
     def __init__(self, capacity: int = REMEMBERED_ANSWERS) -> None:

@@ -84,7 +84,7 @@ class TurnFinished(Fact, frozen=True, kw_only=True):
 
 
 class EnvironmentRequested(Fact, frozen=True, kw_only=True):
-    """`since` is when the wait began, earlier than `at` if it goes on after a break; `max_s` limits the lease."""
+    """`since`: when the wait began, earlier than `at` if it goes on after a break. `max_s` limits it."""
 
     key: int
     sample: str
@@ -110,7 +110,7 @@ class SampleEnded(Fact, frozen=True, kw_only=True):
 
 
 class SessionEnded(Fact, frozen=True, kw_only=True):
-    """`left`: what the session held is withdrawn. Otherwise it was silent too long, and its samples go back."""
+    """`left`: what the session held is withdrawn. Else it was silent too long, and its samples go back."""
 
     key: int
     session: str
