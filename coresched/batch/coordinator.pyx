@@ -102,12 +102,11 @@ cdef class Coordinator:
         """
         cdef Sample known
         sample = check_label(sample, "sample")
-        if sample in self._by_name:
-            known = self._find(sample)
-            if known.state == RETURNED:
-                self.renew(known, check_finite(now, "now"))
-                return
-        self.enroll(sample, check_finite(now, "now"))
+        known = self._by_name.get(sample)
+        if known is not None and known.state == RETURNED:
+            self.renew(known, check_finite(now, "now"))
+        else:
+            self.enroll(sample, check_finite(now, "now"))
 
     def admit(self, now):
         """Admit the samples that C_S allows; their names, in submission order."""
@@ -139,10 +138,8 @@ cdef class Coordinator:
         """
         cdef Sample found = self._find(sample)
         cdef double moment = check_finite(now, "now")
-        if since is None:
-            self.queue_environment(found, moment)
-        else:
-            self.queue_environment_since(found, moment, check_finite(since, "since"))
+        cdef double begun = moment if since is None else check_finite(since, "since")
+        self.queue_environment_since(found, moment, begun)
 
     def dispatch(self, now):
         """Grant the free environment slots; the samples whose job starts now, in the policy's order."""
