@@ -48,7 +48,6 @@ class SimulatedWorker:
     and ``finished(sample, time)`` report a request's first token and its end.
     """
 
-    pools_class: Callable[[RequestColumns, Memory], CachePools] = CachePools
     prefix_policy_class: Callable[[int], PrefixPolicy] = ReferencePrefixPolicy
     queued_class: Callable[[str, str | None, float], Queued] = ReferenceWaiting
 
@@ -68,7 +67,7 @@ class SimulatedWorker:
         self.times = model.times
         self.memory = memory
         self.wake_at, self.started, self.finished = wake_at, started, finished
-        self.pools = self.pools_class(workload, memory)
+        self.pools = CachePools(workload, memory)
         self.prefix_policy = self.prefix_policy_class(settings.label_capacity)
         self.waiting: list[Queued] = []
         self.turn_of: dict[int, int] = {}
