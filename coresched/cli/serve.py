@@ -94,7 +94,7 @@ def _weighted(text: str) -> tuple[str, float]:
 
 def run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without gRPC.
-    from coresched.service.listen import TcpAddress, UnixAddress, listen_address
+    from coresched.listen import TcpAddress, UnixAddress, listen_address
     from coresched.service.server import Security, serve
     from coresched.service.table import RoutingTable
     from coresched.service.tls import ServerTls
