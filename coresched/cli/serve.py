@@ -68,7 +68,7 @@ def _weighted(text: str) -> tuple[str, float]:
 
 def run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without gRPC.
-    from coresched.service.listen import TcpAddress, listen_address
+    from coresched.listen import TcpAddress, listen_address
     from coresched.service.server import serve
     from coresched.service.table import RoutingTable
 

@@ -12,7 +12,7 @@ from grpc_reflection.v1alpha import reflection
 
 from coresched.errors import InputError
 from coresched.service.calls import RouterCalls
-from coresched.service.listen import TcpAddress, UnixAddress
+from coresched.listen import TcpAddress, UnixAddress
 from coresched.service.servicer import ROUTER, router_handler
 from coresched.service.table import RoutingTable
 
