@@ -11,8 +11,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from coresched.errors import InputError
-from coresched.service.calls import RouterCalls
 from coresched.listen import TcpAddress, UnixAddress
+from coresched.service.calls import RouterCalls
 from coresched.service.servicer import ROUTER, router_handler
 from coresched.service.table import RoutingTable
 
