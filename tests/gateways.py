@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -121,10 +122,12 @@ async def gateway(
 
 
 async def exchanged(port: int, request: bytes) -> bytes:
-    """What the gateway answers to these bytes until it closes the connection."""
+    """What the gateway answers to these bytes: one response with a Content-Length."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)
-        return await asyncio.wait_for(reader.read(), 20)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+        (length,) = re.findall(rb"\r\nContent-Length: (\d+)\r\n", head)
+        return head + await asyncio.wait_for(reader.readexactly(int(length)), 20)
     finally:
         writer.close()

@@ -47,8 +47,8 @@ def header_label(headers: CIMultiDictProxy[str]) -> str | None:
         value = headers.get(name)
         if value is not None:
             if len(headers.getall(name)) > 1:
-                _refuse(f"header {name}", name, f"must be given once, got {shown(value)} and another")
-            return _checked(value, f"header {name}", name)
+                _refuse(f"header {name}", str(name), f"must be given once, got {shown(value)} and another")
+            return _checked(value, f"header {name}", str(name))
     return None
 
 
