@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import aiohttp
 from aiohttp import web
 
 from coresched.gateway.fleet import Fleet
@@ -121,13 +122,18 @@ async def gateway(
         await worker.kill()
 
 
+def client(**options: Any) -> aiohttp.ClientSession:
+    """A client that fails instead of waiting for ever."""
+    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20), **options)
+
+
 async def exchanged(port: int, request: bytes) -> bytes:
     """What the gateway answers to these bytes: one response with a Content-Length."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
-        (length,) = re.findall(rb"\r\nContent-Length: (\d+)\r\n", head)
+        (length,) = re.findall(rb"\r\ncontent-length: (\d+)\r\n", head.lower())
         return head + await asyncio.wait_for(reader.readexactly(int(length)), 20)
     finally:
         writer.close()

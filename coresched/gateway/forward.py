@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import aiohttp
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from coresched.gateway import headers
 from coresched.gateway.fleet import Fleet, NoWorkerError
@@ -18,14 +17,16 @@ from coresched.gateway.workers import Worker
 # A short answer whose length is known goes on in one piece, which saves a wake-up and a write.
 _WHOLE_BYTES = 64 * 1024
 
+# What aiohttp adds of its own unless it is told not to.
+_AUTO_HEADERS = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
+
 # Nothing was sent: there was no connection to send it on.
 _NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 _WORKER_FAILURES = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """What goes to a worker. Without a label it is no inference request, and any worker may answer it."""
 
     path: str
@@ -95,6 +96,7 @@ class Forwarder:
                 headers=kept,
                 data=None if call.label is None else call.body,
                 allow_redirects=False,
+                skip_auto_headers=[name for name in _AUTO_HEADERS if name not in kept] or None,
             )
         except _NO_CONNECTION as error:
             self.fleet.unreachable(worker, str(error))
@@ -139,7 +141,8 @@ class Forwarder:
         self, response: aiohttp.ClientResponse, kept: headers.Headers, worker: Worker
     ) -> web.StreamResponse:
         try:
-            body = await response.content.read()
+            content = response.content
+            body = content.read_nowait() if content.is_eof() else await content.read()
         except _WORKER_FAILURES as error:
             self.fleet.interrupted(worker)
             self._refuse_failure(worker, str(error) or type(error).__name__)

@@ -31,6 +31,8 @@ _NOT_TO_WORKER = _HOP_BY_HOP | {"host", "content-length", "expect", str(ROUTING_
 _NOT_TO_CLIENT = _HOP_BY_HOP | {str(WORKER_HEADER)}
 
 
+_CLOSE = frozenset(("close", ""))
+
 Headers = CIMultiDict[str]
 
 
@@ -54,17 +56,16 @@ def to_client(headers: CIMultiDictProxy[str], worker: str) -> Headers:
 
 
 def _kept(headers: CIMultiDictProxy[str], dropped: frozenset[str]) -> Headers:
+    """In lower case, because aiohttp takes names that differ in case for different ones, and loses one."""
     if _CONNECTION in headers:
         named = {name.strip().lower() for value in headers.getall(_CONNECTION) for name in value.split(",")}
-        if not named <= dropped | {"close", ""}:
+        if not named <= dropped | _CLOSE:
             dropped |= named
-    kept: Headers = CIMultiDict()
-    for name, value in headers.items():
-        if name.lower() not in dropped:
-            if not value.isascii():
-                try:
-                    value.encode()
-                except UnicodeEncodeError:
-                    raise HeaderTextError(f"header {name} must be UTF-8, got {shown(value)}") from None
-            kept.add(name, value)
-    return kept
+    kept = [(low, value) for name, value in headers.items() if (low := name.lower()) not in dropped]
+    for name, value in kept:
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise HeaderTextError(f"header {name} must be UTF-8, got {shown(value)}") from None
+    return CIMultiDict(kept)

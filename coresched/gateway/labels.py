@@ -6,6 +6,7 @@ to what an earlier one began with.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import NoReturn
@@ -20,11 +21,17 @@ ROUTING_HEADER = istr("x-smg-routing-key")  # of the SGLang Model Gateway; SGLan
 
 LABEL_HEADERS = (ROUTING_HEADER, istr("x-session-id"))
 
+_WHERE = {name: f"header {name}" for name in LABEL_HEADERS}
+
 LABEL_FIELDS = ("routing_key", "session_id", "prompt_cache_key")
 """What SGLang, vLLM and OpenAI call it. Not `user`: all of a batch may have one user, and so one home."""
 
 PROMPT_BYTES = 4096
 """How much of a plain prompt makes the label, in bytes of the body's JSON text."""
+
+_CONTROL_CHARACTERS = re.compile("[\\x00-\\x1f\\x7f]")
+
+_SURROGATES = re.compile("[\\ud800-\\udfff]")  # stand for bytes that are no UTF-8
 
 _PROMPTS = {"/v1/completions": ("prompt",), "/generate": ("text", "input_ids")}
 
@@ -47,8 +54,8 @@ def header_label(headers: CIMultiDictProxy[str]) -> str | None:
         value = headers.get(name)
         if value is not None:
             if len(headers.getall(name)) > 1:
-                _refuse(f"header {name}", str(name), f"must be given once, got {shown(value)} and another")
-            return _checked(value, f"header {name}", str(name))
+                _refuse(_WHERE[name], str(name), f"must be given once, got {shown(value)} and another")
+            return _checked(value, _WHERE[name], str(name))
     return None
 
 
@@ -118,11 +125,9 @@ def _hashed(parts: Iterable[bytes]) -> str:
 
 def _checked(value: str, where: str, param: str) -> str:
     value = value.strip(" \t")  # as a header, in which the worker gets it, would lose them
-    try:
-        value.encode()
-    except UnicodeEncodeError:
+    if not value.isascii() and _SURROGATES.search(value):
         _refuse(where, param, f"must be UTF-8, got {shown(value)}")
-    if any(letter < " " or letter == "\x7f" for letter in value):
+    if _CONTROL_CHARACTERS.search(value):
         _refuse(where, param, f"must have no control characters, got {shown(value)}")
     try:
         return check_label(value, where)

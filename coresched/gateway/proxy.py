@@ -99,17 +99,15 @@ class Gateway:
             await self._say_go_on(request)
         content = request.content
         try:
-            body = await content.readany()
-            if content.at_eof() and len(body) <= self._max_body_bytes:
-                return body
+            if length is not None and content.is_eof():
+                return content.read_nowait()
             pieces = []
             size = 0
-            while body:
-                size += len(body)
+            while piece := await content.readany():
+                size += len(piece)
                 if size > self._max_body_bytes:
                     self._refuse_size()
-                pieces.append(body)
-                body = await content.readany()
+                pieces.append(piece)
         except web.RequestPayloadError as error:
             raise RefusedError(400, "invalid_request", f"the body is malformed: {error}") from None
         return b"".join(pieces)

@@ -153,14 +153,13 @@ async def serve(
 
 
 def _session(connect_timeout_s: float) -> aiohttp.ClientSession:
-    """It adds nothing to what it is given and goes nowhere else: no cookies, proxies, decoding."""
+    """It goes nowhere else and changes nothing: no proxies, no cookies, no decoding."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_CONNECTION_S),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         trust_env=False,
         timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
-        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
     )
 
 

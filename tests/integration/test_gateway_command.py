@@ -14,7 +14,7 @@ import aiohttp
 import openai
 import pytest
 from aiohttp import web
-from gateways import CHAT, FakeWorker
+from gateways import CHAT, FakeWorker, client
 
 from coresched.cli.main import main
 
@@ -72,40 +72,40 @@ async def gateway(
 
 async def test_openais_client_works_unmodified() -> None:
     async with workers(2) as started, gateway(started) as (address, _):
-        client = openai.AsyncOpenAI(base_url=f"http://{address}/v1", api_key="k", max_retries=0)
+        asking = openai.AsyncOpenAI(base_url=f"http://{address}/v1", api_key="k", max_retries=0)
         for n in range(6):
             label = {"x-smg-routing-key": f"task-{n}"}
             asked: list[Any] = [{"role": "user", "content": f"Fix bug {n} now"}]
-            answer = await client.chat.completions.with_raw_response.create(
+            answer = await asking.chat.completions.with_raw_response.create(
                 model="m", messages=asked, extra_headers=label
             )
-            stream = await client.chat.completions.create(
+            stream = await asking.chat.completions.create(
                 model="m", messages=asked, extra_headers=label, stream=True
             )
             words = [event.choices[0].delta.content async for event in stream]
             assert answer.parse().choices[0].message.content == f"Fix bug {n} now"
             assert words == ["Fix", "bug", str(n), "now"]
             assert stream.response.headers["x-coresched-worker"] == answer.headers["x-coresched-worker"]
-        await client.close()
+        await asking.close()
 
 
 async def test_openais_client_reads_the_errors() -> None:
     async with workers(2) as started, gateway(started) as (address, _):
-        client = openai.AsyncOpenAI(base_url=f"http://{address}/v1", api_key="k", max_retries=0)
+        asking = openai.AsyncOpenAI(base_url=f"http://{address}/v1", api_key="k", max_retries=0)
         too_long = {"x-smg-routing-key": "k" * 600}
         with pytest.raises(
             openai.BadRequestError, match="header x-smg-routing-key must be at most 512"
         ) as bad:
-            await client.chat.completions.create(model="m", messages=[], extra_headers=too_long)
+            await asking.chat.completions.create(model="m", messages=[], extra_headers=too_long)
         assert (bad.value.code, bad.value.param) == ("invalid_label", "x-smg-routing-key")
         with pytest.raises(openai.NotFoundError, match="'/v1/embeddings' is not served"):
-            await client.embeddings.create(model="m", input="x")
+            await asking.embeddings.create(model="m", input="x")
         for worker in started:
             await worker.kill()
         with pytest.raises(openai.InternalServerError, match="nothing was executed") as down:
-            await client.chat.completions.create(model="m", messages=[])
+            await asking.chat.completions.create(model="m", messages=[])
         assert down.value.response.headers["Retry-After"] == "5"
-        await client.close()
+        await asking.close()
 
 
 async def test_the_pages_example_runs_as_printed() -> None:
@@ -141,7 +141,7 @@ async def refused(address: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_lets_open_requests_end(number: signal.Signals) -> None:
     async with workers(1) as started, gateway(started, "--grace-s", "60") as (address, process):
-        async with aiohttp.ClientSession() as session:
+        async with client() as session:
             body = {"messages": [{"role": "user", "content": "a b"}]}
             async with session.post(f"http://{address}{CHAT}", json=body) as idle:
                 assert idle.status == 200  # its connection stays open in the session
@@ -166,7 +166,7 @@ async def test_a_signal_lets_open_requests_end(number: signal.Signals) -> None:
 async def test_the_grace_period_or_a_second_signal_ends_requests(grace_s: str, signals: int) -> None:
     async with workers(1) as started, gateway(started, "--grace-s", grace_s) as (address, process):
         started[0].gate.clear()
-        async with aiohttp.ClientSession() as session:
+        async with client() as session:
             held = asyncio.create_task(session.post(f"http://{address}{CHAT}", json={}))
             await asyncio.wait_for(started[0].arrived.acquire(), 20)
             for _ in range(signals):
@@ -182,7 +182,7 @@ async def test_a_unix_socket_serves_and_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "s"
     async with workers(1) as started, gateway(started, listen=f"unix:{path}") as (address, process):
         assert address == f"unix:{path}"
-        async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as session:
+        async with client(connector=aiohttp.UnixConnector(str(path))) as session:
             answer = await session.get("http://gateway/health")
             assert (answer.status, await answer.json()) == (200, {"healthy_workers": 1, "workers": 1})
         process.terminate()

@@ -46,7 +46,7 @@ def start(line: str) -> bytes:
             "invalid_label",
             "body field 'session_id'",
         ),
-        (HEAD + b"X-Name: \xe9\r\n\r\n", 400, "invalid_request", "header X-Name must be UTF-8"),
+        (HEAD + b"X-Name: \xe9\r\n\r\n", 400, "invalid_request", "header x-name must be UTF-8"),
         (HEAD + b"Expect: x\r\nContent-Length: 1\r\n\r\n", 417, "invalid_request", "must be 100-continue"),
         (HEAD + b"Content-Length: 2097153\r\n\r\n", 413, "body_too_large", "at most 2 MiB"),
         (HEAD + b"X-Long: " + b"x" * 9000 + b"\r\n\r\n", 400, "invalid_request", ""),

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 import pytest
 from aiohttp import web
-from gateways import CHAT, FakeWorker, Running, gateway
+from gateways import CHAT, FakeWorker, Running, client, gateway
 
 from coresched.core.ring import LoadBoundedRouter
 
@@ -31,7 +31,7 @@ async def eventually(settled: Callable[[], bool]) -> None:
 
 async def test_the_bound_holds_while_requests_are_held() -> None:
     workers = [FakeWorker() for _ in range(3)]
-    async with gateway(*workers) as running, aiohttp.ClientSession() as session:
+    async with gateway(*workers) as running, client() as session:
         ring = LoadBoundedRouter([worker.url for worker in workers])
         for worker in workers:
             worker.gate.clear()
@@ -50,7 +50,7 @@ async def test_the_bound_holds_while_requests_are_held() -> None:
 
 async def test_a_dead_workers_labels_move_and_come_home() -> None:
     workers = [FakeWorker() for _ in range(3)]
-    async with gateway(*workers, health_interval_s=0.05) as running, aiohttp.ClientSession() as session:
+    async with gateway(*workers, health_interval_s=0.05) as running, client() as session:
         home = {label: await ask(session, running, label) for label in LABELS}
         dead = running.worker(home[LABELS[0]])
         await dead.kill()
@@ -69,7 +69,7 @@ async def test_a_dead_workers_labels_move_and_come_home() -> None:
 
 async def test_a_refused_connection_is_tried_once_elsewhere() -> None:
     workers = [FakeWorker() for _ in range(3)]
-    async with gateway(*workers) as running, aiohttp.ClientSession() as session:
+    async with gateway(*workers) as running, client() as session:
         first = await ask(session, running, "k")
         await running.worker(first).kill()
         second = await ask(session, running, "k")
@@ -85,7 +85,7 @@ async def test_a_refused_connection_is_tried_once_elsewhere() -> None:
 
 async def test_two_refused_connections_are_503_and_nothing_was_sent() -> None:
     workers = [FakeWorker() for _ in range(3)]
-    async with gateway(*workers) as running, aiohttp.ClientSession() as session:
+    async with gateway(*workers) as running, client() as session:
         ring = LoadBoundedRouter([worker.url for worker in workers])
         first = ring.route("k")
         for name in (first, ring.route("k", [first])):
@@ -134,7 +134,7 @@ async def test_a_request_that_may_have_been_executed_is_not_sent_again(
     respond: Callable[[web.BaseRequest, bytes], Awaitable[web.StreamResponse]],
 ) -> None:
     workers = [FakeWorker(respond), FakeWorker(respond)]
-    async with gateway(*workers) as running, aiohttp.ClientSession() as session:
+    async with gateway(*workers) as running, client() as session:
         async with session.post(running.url + CHAT, data=b"{}") as answer:
             assert answer.status == 502
             error = (await answer.json())["error"]
@@ -148,7 +148,7 @@ async def test_a_request_that_may_have_been_executed_is_not_sent_again(
 async def test_an_answer_that_breaks_off_is_cut_for_the_client_too(
     respond: Callable[[web.BaseRequest, bytes], Awaitable[web.StreamResponse]],
 ) -> None:
-    async with gateway(FakeWorker(respond)) as running, aiohttp.ClientSession() as session:
+    async with gateway(FakeWorker(respond)) as running, client() as session:
         answer = await session.post(running.url + CHAT, data=b"{}")
         assert answer.status == 200
         with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ClientOSError)):
@@ -169,7 +169,7 @@ async def test_a_client_that_leaves_cancels_its_request(streaming: bool) -> None
         return answer
 
     worker = FakeWorker(respond)
-    async with gateway(worker) as running, aiohttp.ClientSession() as session:
+    async with gateway(worker) as running, client() as session:
         asking = asyncio.create_task(session.post(running.url + CHAT, data=b"{}"))
         await asyncio.wait_for(worker.arrived.acquire(), 20)
         assert sum(running.fleet.in_flight().values()) == 1
@@ -188,7 +188,7 @@ async def test_a_worker_is_out_after_failed_checks_in_a_row() -> None:
         sick.health = 503
         out = await asyncio.wait_for(running.changes.get(), 20)
         assert out == f"worker {sick.url} is out: GET /health answered 503"
-        async with aiohttp.ClientSession() as session:
+        async with client() as session:
             assert {await ask(session, running, label) for label in LABELS} == {well.url}
             async with session.get(running.url + "/health") as answer:
                 assert (answer.status, await answer.json()) == (200, {"healthy_workers": 1, "workers": 2})
@@ -205,7 +205,7 @@ async def test_a_worker_that_is_down_at_the_start_is_out() -> None:
         down.url = f"http://127.0.0.1:{down.port}"
 
     down.start = stay_down  # type: ignore[method-assign]
-    async with gateway(down, FakeWorker()) as running, aiohttp.ClientSession() as session:
+    async with gateway(down, FakeWorker()) as running, client() as session:
         assert running.fleet.healthy() == 1
         assert {await ask(session, running, label) for label in LABELS} == {running.workers[1].url}
         assert sum(worker.retries for worker in running.fleet.workers) == 0
@@ -214,5 +214,5 @@ async def test_a_worker_that_is_down_at_the_start_is_out() -> None:
 async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    async with gateway(FakeWorker()) as running, aiohttp.ClientSession() as session:
+    async with gateway(FakeWorker()) as running, client() as session:
         assert await ask(session, running, "k") == running.workers[0].url
