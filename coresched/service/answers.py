@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from coresched.service.identity import current_tenant
 from coresched.service.refusal import RefusedError, checked_label, shown
 
 REMEMBERED_ANSWERS = 65_536
@@ -25,7 +26,10 @@ class _Remembered(Generic[A]):
 
 
 class AnswerMemory(Generic[A]):
-    """The last `capacity` answers, the oldest forgotten first.
+    """The last `capacity` answers; beyond that the tenant with the most loses its oldest.
+
+    So a tenant with less than its share loses none to a busier one. Each method means the tenant of the call
+    being served: an id is unique within a tenant, and no tenant meets another's.
 
     A call is known by its request id and a digest of its content, so that an id used twice for different
     calls is noticed. With ids of 36 characters an answer of the service takes about 500 bytes.
@@ -33,8 +37,9 @@ class AnswerMemory(Generic[A]):
 
     def __init__(self, capacity: int = REMEMBERED_ANSWERS) -> None:
         self._capacity = capacity
-        # A plain dict would search the places of all that was deleted for its first entry.
-        self._by_id: OrderedDict[str, _Remembered[A]] = OrderedDict()
+        self._size = 0
+        # Plain dicts would search the places of all that was deleted for their first entry.
+        self._by_tenant: dict[str, OrderedDict[str, _Remembered[A]]] = {}
 
     def find(self, request_id: str, call: Message) -> A | None:
         """The answer to this very call, or None if it is new.
@@ -48,7 +53,7 @@ class AnswerMemory(Generic[A]):
                 "request_id",
                 f"request_id must be at most {REQUEST_ID_BYTES} bytes of UTF-8, got {shown(request_id)}",
             )
-        found = self._by_id.get(request_id)
+        found = self._mine().get(request_id)
         if found is None:
             return None
         if found.call != _digest(call):
@@ -60,15 +65,21 @@ class AnswerMemory(Generic[A]):
         return found.answer
 
     def keep(self, request_id: str, call: Message, answer: A) -> None:
-        if len(self._by_id) >= self._capacity:
-            self._by_id.popitem(last=False)
-        self._by_id[request_id] = _Remembered(_digest(call), answer)
+        if self._size >= self._capacity:
+            max(self._by_tenant.values(), key=len).popitem(last=False)
+            self._size -= 1
+        self._mine()[request_id] = _Remembered(_digest(call), answer)
+        self._size += 1
 
     def forget(self, request_id: str, answer: A) -> None:
         """Forget one answer, if it is still remembered."""
-        found = self._by_id.get(request_id)
+        found = self._mine().get(request_id)
         if found is not None and found.answer is answer:
-            del self._by_id[request_id]
+            del self._mine()[request_id]
+            self._size -= 1
+
+    def _mine(self) -> OrderedDict[str, _Remembered[A]]:
+        return self._by_tenant.setdefault(current_tenant(), OrderedDict())
 
 
 def _digest(call: Message) -> bytes:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 
+import grpc
 from google.protobuf.message import Message
 
 from coresched.service.answers import REMEMBERED_ANSWERS, AnswerMemory
-from coresched.service.table import UNARY, Flight, Owner, RoutingTable
+from coresched.service.identity import current_caller, current_tenant
+from coresched.service.refusal import RefusedError
+from coresched.service.table import UNARY, Flight, Owner, RoutingTable, Standing
 from coresched.v1 import router_pb2 as pb
 
 
@@ -23,18 +26,34 @@ M = TypeVar("M", bound=Message)
 _REGISTERED = pb.RegisterWorkerResponse()
 _RELEASED = pb.ReleaseResponse()
 
+_STATES = {
+    Standing.ROUTABLE: pb.WORKER_STATE_ROUTABLE,
+    Standing.DRAINING: pb.WORKER_STATE_DRAINING,
+    Standing.REMOVED: pb.WORKER_STATE_REMOVED,
+}
+
 
 class RouterCalls:
-    """Requests to answers. A refused call raises RefusedError and is not remembered: it changed nothing."""
+    """Requests to answers. A refused call raises RefusedError and is not remembered: it changed nothing.
+
+    Workers are of all tenants, requests in flight and answers of the tenant whose call is being served.
+    """
 
     def __init__(self, table: RoutingTable, remembered: int = REMEMBERED_ANSWERS) -> None:
         self._table = table
         self._answers: AnswerMemory[Flight | Message] = AnswerMemory(remembered)
+        self._unary = {"": UNARY}
 
     def register_worker(self, call: pb.RegisterWorkerRequest) -> pb.RegisterWorkerResponse:
+        _require_managing()
         return self._once(call, self._register)
 
+    def drain_worker(self, call: pb.DrainWorkerRequest) -> pb.DrainWorkerResponse:
+        _require_managing()
+        return self._once(call, lambda call: pb.DrainWorkerResponse(in_flight=self._table.drain(call.worker)))
+
     def remove_worker(self, call: pb.RemoveWorkerRequest) -> pb.RemoveWorkerResponse:
+        _require_managing()
         return self._once(
             call, lambda call: pb.RemoveWorkerResponse(in_flight=self._table.remove(call.worker))
         )
@@ -46,7 +65,7 @@ class RouterCalls:
                     worker=name,
                     weight=entry.weight,
                     in_flight=entry.in_flight,
-                    state=pb.WORKER_STATE_ROUTABLE if entry.routable else pb.WORKER_STATE_REMOVED,
+                    state=_STATES[entry.standing],
                 )
                 for name, entry in self._table.workers().items()
             ],
@@ -54,8 +73,12 @@ class RouterCalls:
             virtual_nodes=self._table.virtual_nodes,
         )
 
-    def route(self, call: pb.RouteRequest, owner: Owner = UNARY) -> pb.RouteResponse:
-        """Place a request, which then belongs to `owner`, also if this call retries one made elsewhere."""
+    def route(self, call: pb.RouteRequest, owner: Owner | None = None) -> pb.RouteResponse:
+        """Place a request, which then belongs to `owner`, also if this call retries one made elsewhere.
+
+        Without an owner it belongs to the unary calls of the tenant.
+        """
+        owner = owner or self._unary_owner()
         flight = cast("Flight | None", self._answers.find(call.request_id, call))
         if flight is None:
             flight = self._table.route(call.label, call.exclude, owner=owner, request_id=call.request_id)
@@ -64,21 +87,31 @@ class RouterCalls:
             self._table.hand_over(flight, owner)
         return pb.RouteResponse(worker=flight.worker)
 
-    def release(self, call: pb.ReleaseRequest, owner: Owner = UNARY) -> pb.ReleaseResponse:
+    def release(self, call: pb.ReleaseRequest, owner: Owner | None = None) -> pb.ReleaseResponse:
         def carry_out(call: pb.ReleaseRequest) -> pb.ReleaseResponse:
-            self._table.release(call.label, call.worker, owner=owner)
+            self._table.release(call.label, call.worker, owner=owner or self._unary_owner())
             return _RELEASED
 
         return self._once(call, carry_out)
 
     def end_stream(self, owner: Owner) -> None:
-        """Release what the stream left in flight, and forget the answers: a retry elsewhere routes anew."""
+        """Release what the stream left in flight, and forget the answers: a retry elsewhere routes anew.
+
+        To be called as the tenant of the stream.
+        """
         for flight in self._table.release_all(owner):
             self._answers.forget(flight.request_id, flight)
 
     def _register(self, call: pb.RegisterWorkerRequest) -> pb.RegisterWorkerResponse:
-        self._table.register(call.worker, call.weight if call.HasField("weight") else 1.0)
+        self._table.register(call.worker, call.weight if call.HasField("weight") else None)
         return _REGISTERED
+
+    def _unary_owner(self) -> Owner:
+        tenant = current_tenant()
+        owner = self._unary.get(tenant)
+        if owner is None:
+            owner = self._unary[tenant] = Owner.of_unary_calls()
+        return owner
 
     def _once(self, call: C, carry_out: Callable[[C], M]) -> M:
         message = cast(Message, call)
@@ -88,3 +121,12 @@ class RouterCalls:
             answer = carry_out(call)
             self._answers.keep(call.request_id, message, answer)
         return answer
+
+
+def _require_managing() -> None:
+    if not current_caller().manages_workers:
+        raise RefusedError(
+            grpc.StatusCode.PERMISSION_DENIED,
+            "",
+            "workers are managed with a token that has manages_workers true, the one of this call has not",
+        )
