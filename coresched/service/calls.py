@@ -71,6 +71,7 @@ class RouterCalls:
         await self._record.committed()
 
     def list_workers(self, call: pb.ListWorkersRequest) -> pb.ListWorkersResponse:
+        imbalance = self._table.imbalance()
         return pb.ListWorkersResponse(
             workers=[
                 pb.Worker(
@@ -78,11 +79,16 @@ class RouterCalls:
                     weight=entry.weight,
                     in_flight=entry.in_flight,
                     state=_STATES[entry.standing],
+                    routed=entry.routed,
+                    spilled=entry.spilled,
                 )
                 for name, entry in self._table.workers().items()
             ],
             load_bound=self._table.load_bound,
             virtual_nodes=self._table.virtual_nodes,
+            imbalance=imbalance.present,
+            imbalance_s=imbalance.over_s,
+            busy_s=imbalance.busy_s,
         )
 
     def route(self, call: pb.RouteRequest, owner: Owner | None = None) -> pb.RouteResponse:

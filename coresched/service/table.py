@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NoReturn
+from time import perf_counter
+from typing import NamedTuple, NoReturn
 
 from grpc import StatusCode
 
 from coresched.core.ring import LoadBoundedRouter
+from coresched.metrics.histogram import DECISION_S, Histogram
+from coresched.core.imbalance import RequestImbalance
 from coresched.service.refusal import RefusedError, checked_label, refuse_argument, shown
 
 LARGEST_SHARE = 1 << 20
@@ -66,13 +69,26 @@ class Standing(Enum):
     REMOVED = "off the ring, and forgotten with its last request in flight"
 
 
+class Imbalance(NamedTuple):
+    """`present` is d, None with fewer than two requests in flight; `over_s` its integral, `busy_s` |J|."""
+
+    present: float | None
+    over_s: float
+    busy_s: float
+
+
 @dataclass(slots=True)
 class WorkerEntry:
-    """One worker; `in_flight` is L(w) in requests."""
+    """One worker; `in_flight` is L(w) in requests.
+
+    `routed` counts the requests it was given, `spilled` those that had it as home and went to another.
+    """
 
     weight: float
     in_flight: int = 0
     standing: Standing = Standing.ROUTABLE
+    routed: int = 0
+    spilled: int = 0
 
     @property
     def routable(self) -> bool:
@@ -86,9 +102,17 @@ class RoutingTable:
     """
 
     def __init__(
-        self, workers: Mapping[str, float], *, load_bound: float = 1.25, virtual_nodes: int = 128
+        self,
+        workers: Mapping[str, float],
+        *,
+        load_bound: float = 1.25,
+        virtual_nodes: int = 128,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
-        """Takes what LoadBoundedRouter takes and raises what it raises, and ValueError over a limit above."""
+        """Takes what LoadBoundedRouter takes and raises what it raises, and ValueError over a limit above.
+
+        `clock` is monotonic, in seconds, and measures only: nothing is decided by it.
+        """
         if len(workers) > MOST_WORKERS:
             raise ValueError(f"workers must be at most {MOST_WORKERS}, got {len(workers)}")
         for weight in workers.values():
@@ -96,6 +120,10 @@ class RoutingTable:
         self._router = LoadBoundedRouter(workers, load_bound, virtual_nodes)
         self._workers = {name: WorkerEntry(weight) for name, weight in workers.items()}
         self._flights: dict[Owner, dict[tuple[str, str], list[Flight]]] = {}
+        self._clock = clock
+        self._imbalance = RequestImbalance([0] * len(workers), clock())
+        self.decision_s = Histogram(DECISION_S)
+        """What each route took, its checks included."""
 
     @property
     def load_bound(self) -> float:
@@ -108,6 +136,11 @@ class RoutingTable:
     def workers(self) -> Mapping[str, WorkerEntry]:
         """Workers routable, draining, or removed with requests in flight, in order of registration."""
         return self._workers
+
+    def imbalance(self) -> Imbalance:
+        """How unevenly the requests in flight lie, and lay, on the routable workers."""
+        over_s, busy_s = self._imbalance.integrals(self._clock())
+        return Imbalance(self._imbalance.present, over_s, busy_s)
 
     def register(self, worker: str, weight: float | None) -> None:
         """Make a worker routable, draining or removed ones again.
@@ -142,6 +175,7 @@ class RoutingTable:
         else:
             entry.weight = weight
             entry.standing = Standing.ROUTABLE
+        self._weigh()
 
     def drain(self, worker: str) -> int:
         """Route nothing more to a worker; its requests still in flight.
@@ -177,9 +211,17 @@ class RoutingTable:
         return entry
 
     def _take_off_the_ring(self, worker: str, entry: WorkerEntry, standing: Standing) -> None:
-        if entry.routable:
+        was_routable = entry.routable
+        if was_routable:
             self._router.remove_worker(worker)
         entry.standing = standing
+        if was_routable:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        """Other workers are routable now than before."""
+        loads = [entry.in_flight for entry in self._workers.values() if entry.routable]
+        self._imbalance.replace(loads, self._clock())
 
     def route(self, label: str, exclude: Collection[str], *, owner: Owner, request_id: str) -> Flight:
         """Place one request, by the rule of LoadBoundedRouter.route.
@@ -187,6 +229,7 @@ class RoutingTable:
         Refused: INVALID_ARGUMENT for label, NOT_FOUND for an unknown worker in exclude, FAILED_PRECONDITION
         without workers or if exclude leaves none.
         """
+        began = self._clock()
         checked_label("label", label)
         if exclude:
             self._check_exclude(exclude)
@@ -195,9 +238,17 @@ class RoutingTable:
         elif not any(entry.routable for entry in self._workers.values()):
             self._refuse_without_workers()
         worker = self._router.route(label, exclude or ())
-        self._workers[worker].in_flight += 1
+        entry = self._workers[worker]
         flight = Flight(label, worker, owner, request_id)
         self._hold(flight)
+        now = self._clock()
+        self.decision_s.observe(now - began)
+        self._imbalance.began(entry.in_flight, now)
+        entry.in_flight += 1
+        entry.routed += 1
+        home = self._router.home(label)
+        if home != worker:
+            self._workers[home].spilled += 1
         return flight
 
     def restore(self, label: str, worker: str, *, owner: Owner, request_id: str) -> Flight | None:
@@ -212,6 +263,8 @@ class RoutingTable:
             self._router.add_worker(worker, entry.weight)
             self._router.hold(worker)
             self._router.remove_worker(worker)
+        if entry.routable:
+            self._imbalance.began(entry.in_flight, self._clock())
         entry.in_flight += 1
         flight = Flight(label, worker, owner, request_id)
         self._hold(flight)
@@ -308,6 +361,8 @@ class RoutingTable:
         flight.in_flight = False
         self._router.release(flight.worker)
         entry = self._workers[flight.worker]
+        if entry.routable:
+            self._imbalance.ended(entry.in_flight, self._clock())
         entry.in_flight -= 1
         if entry.in_flight == 0 and entry.standing is Standing.REMOVED:
             del self._workers[flight.worker]
