@@ -50,6 +50,12 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "none; 'none' keeps nothing (default %(default)s, in the working directory)",
     )
     parser.add_argument(
+        "--metrics",
+        metavar="HOST:PORT|unix:PATH",
+        help="where Prometheus scrapes /metrics, without a token; it shows names of tenants, batches and "
+        "workers (default: nowhere)",
+    )
+    parser.add_argument(
         "--load-bound",
         type=number(at_least=1),
         default=1.25,
@@ -155,6 +161,12 @@ def run(args: argparse.Namespace) -> int:
                 f"{address.host} is not loopback, and there is no authentication: whoever reaches it may "
                 "route, release and remove workers; add --tokens or --tls-client-ca"
             )
+    metrics = listen_address(args.metrics, "--metrics") if args.metrics is not None else None
+    if isinstance(metrics, TcpAddress) and not metrics.loopback:
+        report(
+            f"--metrics {metrics} is not loopback: whoever reaches it may read names of tenants, batches "
+            "and workers"
+        )
     tokens = partial(read_tokens, args.tokens) if args.tokens is not None else None
 
     def announce(listening: str) -> None:
@@ -172,6 +184,8 @@ def run(args: argparse.Namespace) -> int:
         grace_s=args.grace_s,
         announce=announce,
         security=Security(tls, tokens),
+        metrics=metrics,
+        announce_metrics=lambda url: print(f"coresched serve: metrics at {url}", flush=True),
         report=report,
     )
     return 0 if asyncio.run(serving) else 1

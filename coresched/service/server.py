@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 
 import grpc
@@ -16,7 +17,6 @@ from coresched.listen import TcpAddress, UnixAddress
 from coresched.service.authentication import Authentication
 from coresched.service.batches.servicer import BATCHES
 from coresched.service.prefix.calls import PrefixCalls
-from coresched.service.prefix.queues import WaitingQueues
 from coresched.service.prefix.servicer import PREFIX, prefix_handler
 from coresched.service.servicer import ROUTER, router_handler
 from coresched.service.state import ServiceState
@@ -58,20 +58,19 @@ async def serve(
     grace_s: float,
     announce: Callable[[str], None],
     security: Security = Security(),
+    metrics: TcpAddress | UnixAddress | None = None,
+    announce_metrics: Callable[[str], None] = lambda url: None,
     report: Callable[[str], None] = lambda line: None,
 ) -> bool:
     """Serve until SIGTERM or SIGINT, then let open calls and streams go on for `grace_s` seconds.
 
     Calls of Batches that wait end at once then. `announce` is called with the address once it accepts
-    connections, `report` with what came of a SIGHUP. A second signal to stop ends what is still open at once.
-    A journal that cannot be written any more is reported and stops the service; then, and only then, this
-    returns False. Raises InputError if the address was taken meanwhile, or the tokens or the journal cannot
-    be used.
+    connections, `announce_metrics` with the URL of the metrics, `report` with what came of a SIGHUP. A second
+    signal to stop ends what is still open at once. A journal that cannot be written any more is reported and
+    stops the service; then, and only then, this returns False. Raises InputError if an address was taken
+    meanwhile, or the tokens or the journal cannot be used.
     """
     stops: asyncio.Queue[int | None] = asyncio.Queue()
-    if state.journal is None:
-        await _serve_until(stops, state, address, grace_s, announce, security, report)
-        return True
     failed = False
 
     def stop(why: str) -> None:
@@ -80,12 +79,31 @@ async def serve(
         report(f"--journal {why}; make room or give another --journal FILE, and start again")
         stops.put_nowait(None)
 
-    state.journal.start(stop)
-    try:
-        await _serve_until(stops, state, address, grace_s, announce, security, report)
-    finally:
-        await state.journal.close()
+    async with AsyncExitStack() as ends:
+        if state.journal is not None:
+            state.journal.start(stop)
+            ends.push_async_callback(state.journal.close)
+        if metrics is not None:
+            url = await ends.enter_async_context(_metrics_endpoint(state, metrics))
+
+            def announce_both(listening: str) -> None:
+                announce(listening)
+                announce_metrics(url)
+
+        await _serve_until(
+            stops, state, address, grace_s, announce if metrics is None else announce_both, security, report
+        )
     return not failed
+
+
+def _metrics_endpoint(
+    state: ServiceState, address: TcpAddress | UnixAddress
+) -> AbstractAsyncContextManager[str]:
+    # Here, so that a service without metrics starts without what they need.
+    from coresched.metrics.endpoint import metrics_endpoint
+    from coresched.service.telemetry.collector import ServiceCollector
+
+    return metrics_endpoint(address, ServiceCollector(state).collect)
 
 
 async def _serve_until(
@@ -102,7 +120,7 @@ async def _serve_until(
     server = grpc.aio.server(options=_OPTIONS, interceptors=[authentication] if authentication else None)
     batches = state.batches
     server.add_generic_rpc_handlers(
-        (router_handler(state.router), batches.handler(), prefix_handler(PrefixCalls(WaitingQueues())))
+        (router_handler(state.router), batches.handler(), prefix_handler(PrefixCalls(state.queues)))
     )
     status = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(status, server)

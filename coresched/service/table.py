@@ -10,9 +10,9 @@ from typing import NamedTuple, NoReturn
 
 from grpc import StatusCode
 
+from coresched.core.imbalance import RequestImbalance
 from coresched.core.ring import LoadBoundedRouter
 from coresched.metrics.histogram import DECISION_S, Histogram
-from coresched.core.imbalance import RequestImbalance
 from coresched.service.refusal import RefusedError, checked_label, refuse_argument, shown
 
 LARGEST_SHARE = 1 << 20

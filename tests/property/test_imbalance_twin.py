@@ -18,7 +18,7 @@ def deviation(loads: list[int]) -> Fraction | None:
     return sum(abs(load - mean) for load in loads) / (2 * total * (1 - Fraction(1, workers)))
 
 
-# What happens, and where: a request begins or ends on a worker, or workers come and go. Quarter seconds between.
+# A request begins or ends on a worker, or workers come and go; each after some quarters of a second.
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["began", "began", "ended", "replace"]),
