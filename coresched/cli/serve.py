@@ -2,17 +2,20 @@
 
 import argparse
 import asyncio
+import logging
 import os
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coresched.cli.parser import CommandParser, add_command, count, number
 from coresched.errors import InputError
+from coresched.logs import LEVELS, event, logging_to_stderr
 
 if TYPE_CHECKING:
     from coresched.service.tls import TlsFiles
+
+_logger = logging.getLogger(__name__)
 
 
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
@@ -110,6 +113,18 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         help="calls that may wait at once, for admission, for an environment slot or for progress "
         "(default %(default)s)",
     )
+    parser.add_argument(
+        "--log",
+        choices=["text", "json"],
+        default="text",
+        help="how lines on stderr look: sentences, or one JSON object each (default %(default)s)",
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=LEVELS,
+        default="info",
+        help="lines below this are left out; debug shows names of samples (default %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -121,6 +136,11 @@ def _weighted(text: str) -> tuple[str, float]:
 
 
 def run(args: argparse.Namespace) -> int:
+    with logging_to_stderr("coresched serve", args.log, args.log_level):
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without gRPC.
     from coresched.listen import TcpAddress, UnixAddress, listen_address
     from coresched.service.batches.limits import Limits
@@ -130,9 +150,6 @@ def run(args: argparse.Namespace) -> int:
     from coresched.service.table import RoutingTable
     from coresched.service.tls import ServerTls
     from coresched.service.tokens import read_tokens
-
-    def report(line: str) -> None:
-        print(f"coresched serve: {line}", file=sys.stderr, flush=True)
 
     workers: dict[str, float] = {}
     for name, weight in args.workers:
@@ -157,15 +174,17 @@ def run(args: argparse.Namespace) -> int:
                 "add --tls-certificate and --tls-key"
             )
         if args.tokens is None and args.tls_client_ca is None:
-            report(
+            _warn(
+                "open_to_all",
                 f"{address.host} is not loopback, and there is no authentication: whoever reaches it may "
-                "route, release and remove workers; add --tokens or --tls-client-ca"
+                "route, release and remove workers; add --tokens or --tls-client-ca",
             )
     metrics = listen_address(args.metrics, "--metrics") if args.metrics is not None else None
     if isinstance(metrics, TcpAddress) and not metrics.loopback:
-        report(
+        _warn(
+            "metrics_open_to_all",
             f"--metrics {metrics} is not loopback: whoever reaches it may read names of tenants, batches "
-            "and workers"
+            "and workers",
         )
     tokens = partial(read_tokens, args.tokens) if args.tokens is not None else None
 
@@ -176,7 +195,7 @@ def run(args: argparse.Namespace) -> int:
         table,
         journal=None if args.journal == "none" else Journal(args.journal),
         limits=Limits(open_batches=args.max_open_batches, waiters=args.max_waiters),
-        report=report,
+        report=lambda line: event(_logger, logging.INFO, "recovery", line),
     )
     serving = serve(
         state,
@@ -186,9 +205,12 @@ def run(args: argparse.Namespace) -> int:
         security=Security(tls, tokens),
         metrics=metrics,
         announce_metrics=lambda url: print(f"coresched serve: metrics at {url}", flush=True),
-        report=report,
     )
     return 0 if asyncio.run(serving) else 1
+
+
+def _warn(name: str, line: str) -> None:
+    event(_logger, logging.WARNING, name, line)
 
 
 def _tls_files(args: argparse.Namespace) -> "TlsFiles | None":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -14,14 +15,18 @@ from grpc_reflection.v1alpha import reflection
 
 from coresched.errors import InputError
 from coresched.listen import TcpAddress, UnixAddress
+from coresched.logs import event
 from coresched.service.authentication import Authentication
 from coresched.service.batches.servicer import BATCHES
 from coresched.service.prefix.calls import PrefixCalls
 from coresched.service.prefix.servicer import PREFIX, prefix_handler
 from coresched.service.servicer import ROUTER, router_handler
 from coresched.service.state import ServiceState
+from coresched.service.telemetry.events import log_batch_fact
 from coresched.service.tls import ServerTls
 from coresched.service.tokens import Tokens
+
+_logger = logging.getLogger(__name__)
 
 LARGEST_MESSAGE_BYTES = 64 * 1024
 LARGEST_METADATA_BYTES = 8 * 1024
@@ -60,15 +65,14 @@ async def serve(
     security: Security = Security(),
     metrics: TcpAddress | UnixAddress | None = None,
     announce_metrics: Callable[[str], None] = lambda url: None,
-    report: Callable[[str], None] = lambda line: None,
 ) -> bool:
     """Serve until SIGTERM or SIGINT, then let open calls and streams go on for `grace_s` seconds.
 
     Calls of Batches that wait end at once then. `announce` is called with the address once it accepts
-    connections, `announce_metrics` with the URL of the metrics, `report` with what came of a SIGHUP. A second
-    signal to stop ends what is still open at once. A journal that cannot be written any more is reported and
-    stops the service; then, and only then, this returns False. Raises InputError if an address was taken
-    meanwhile, or the tokens or the journal cannot be used.
+    connections, `announce_metrics` with the URL of the metrics. What happens is logged. A second signal to
+    stop ends what is still open at once. A journal that cannot be written any more stops the service; then,
+    and only then, this returns False. Raises InputError if an address was taken meanwhile, or the tokens or
+    the journal cannot be used.
     """
     stops: asyncio.Queue[int | None] = asyncio.Queue()
     failed = False
@@ -76,9 +80,11 @@ async def serve(
     def stop(why: str) -> None:
         nonlocal failed
         failed = True
-        report(f"--journal {why}; make room or give another --journal FILE, and start again")
+        line = f"--journal {why}; make room or give another --journal FILE, and start again"
+        event(_logger, logging.ERROR, "journal_failed", line)
         stops.put_nowait(None)
 
+    state.batches.parts.recorder.listeners.append(log_batch_fact)
     async with AsyncExitStack() as ends:
         if state.journal is not None:
             state.journal.start(stop)
@@ -91,7 +97,7 @@ async def serve(
                 announce_metrics(url)
 
         await _serve_until(
-            stops, state, address, grace_s, announce if metrics is None else announce_both, security, report
+            stops, state, address, grace_s, announce if metrics is None else announce_both, security
         )
     return not failed
 
@@ -113,7 +119,6 @@ async def _serve_until(
     grace_s: float,
     announce: Callable[[str], None],
     security: Security,
-    report: Callable[[str], None],
 ) -> None:
     tls, read_tokens = security.tls, security.read_tokens
     authentication = Authentication(read_tokens()) if read_tokens is not None else None
@@ -148,11 +153,13 @@ async def _serve_until(
             if tls is not None:
                 tls.reload()
         except InputError as error:
-            report(f"{error}; what was read before stays in use")
+            line = f"{error}; what was read before stays in use"
+            event(_logger, logging.WARNING, "reload_refused", line)
             return
         if authentication is not None and fresh is not None:
             authentication.tokens = fresh
-        report("the files of --tokens and --tls-... were read again and are in use")
+        line = "the files of --tokens and --tls-... were read again and are in use"
+        event(_logger, logging.INFO, "reloaded", line)
 
     if tls is not None or authentication is not None:
         loop.add_signal_handler(signal.SIGHUP, reload)

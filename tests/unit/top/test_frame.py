@@ -116,11 +116,9 @@ def test_the_bars_are_as_long_as_their_share() -> None:
     (bar,) = [line for line in drawn(Snapshot((batch(),), workers()), 100) if line.startswith("█" * 9)]
     assert bar == "█" * 24 + "x" * 3 + "▓" + "▒" * 3 + "▚" * 8 + "░" * 3 + "·" * 20 + " " * 38
     rows = [line for line in drawn(Snapshot((), workers()), 80) if line.startswith("http")]
-    assert [row.count("█") for row in rows] == [
-        0,
-        max(row.count("█") for row in rows) / 2,
-        rows[2].count("█"),
-    ]
+    filled = [row.count("█") for row in rows]
+    assert filled == [0, filled[2] // 2, filled[2]]
+    assert filled[2] > 10
 
 
 @given(st.lists(st.integers(0, 1000), max_size=9), st.integers(0, 200))
