@@ -23,8 +23,10 @@ from coresched.service.prefix.servicer import PREFIX, prefix_handler
 from coresched.service.servicer import ROUTER, router_handler
 from coresched.service.state import ServiceState
 from coresched.service.telemetry.events import log_batch_fact
+from coresched.service.telemetry.spans import SampleSpans, configured_provider
 from coresched.service.tls import ServerTls
 from coresched.service.tokens import Tokens
+from coresched.service.traceparent import ReadsTraces
 
 _logger = logging.getLogger(__name__)
 
@@ -122,8 +124,13 @@ async def _serve_until(
 ) -> None:
     tls, read_tokens = security.tls, security.read_tokens
     authentication = Authentication(read_tokens()) if read_tokens is not None else None
-    server = grpc.aio.server(options=_OPTIONS, interceptors=[authentication] if authentication else None)
+    interceptors: list[grpc.aio.ServerInterceptor] = [authentication] if authentication else []
     batches = state.batches
+    provider = configured_provider()
+    if provider is not None:
+        batches.parts.recorder.listeners.insert(0, SampleSpans(provider, batches.parts.waits).on_fact)
+        interceptors.append(ReadsTraces())
+    server = grpc.aio.server(options=_OPTIONS, interceptors=interceptors)
     server.add_generic_rpc_handlers(
         (router_handler(state.router), batches.handler(), prefix_handler(PrefixCalls(state.queues)))
     )
