@@ -4,6 +4,7 @@ from coresched.capacity.footprint import footprint
 from coresched.capacity.planner import plan
 from coresched.capacity.summary import WorkloadSummary
 from coresched.client.embedded import Batch
+from coresched.client.label import label
 from coresched.core import ChainAdvancingQueue, LoadBoundedRouter, RoutingPrefixPolicy, Waiting
 
 __version__ = "0.1.0"
@@ -17,5 +18,6 @@ __all__ = [
     "WorkloadSummary",
     "__version__",
     "footprint",
+    "label",
     "plan",
 ]

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from coresched.batch.coordinator import Coordinator
 from coresched.batch.records import BatchSummary, SampleTimes, TransitionError
+from coresched.client.label import Scope, check_header_text, end_scope, open_scope
 from coresched.core.checks import check_label
 from coresched.core.ring import LoadBoundedRouter
 
@@ -210,7 +211,7 @@ class LocalTurn:
 
     def __init__(self, local: LocalBatch, label: str) -> None:
         self._local = local
-        self._open = False
+        self._scope: Scope | None = None  # while the turn is open
         self.label = label
         """The trajectory label, which is the sample's id."""
         self.worker: str | None = None
@@ -219,17 +220,16 @@ class LocalTurn:
     @property
     def headers(self) -> dict[str, str]:
         """The label as a request header. Raises ValueError if no HTTP header can hold it."""
-        if not (self.label.isascii() and self.label.isprintable() and self.label == self.label.strip()):
-            raise ValueError(f"a sample id must be printable ASCII to travel in a header, got {self.label!r}")
-        return {ROUTING_HEADER: self.label}
+        return {ROUTING_HEADER: check_header_text(self.label, "a sample id")}
 
     def _start(self) -> None:
         self.worker = self._local.start_inference(self.label)
-        self._open = True
+        self._scope = open_scope(self.label, self.worker)
 
     def _end(self, failed: bool) -> None:
-        if self._open:  # so that the worker is released once
-            self._open = False
+        if self._scope is not None:  # so that the worker is released once
+            end_scope(self._scope)
+            self._scope = None
             self._local.end_inference(self.label, self.worker, failed)
 
 

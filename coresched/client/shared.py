@@ -1,0 +1,88 @@
+"""One router for many clients in one process: LBCH behind a lock, and requests in flight that end once."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping
+from queue import SimpleQueue
+from typing import Protocol
+
+from coresched.core.ring import LoadBoundedRouter
+
+
+class Flight:
+    """One request, counted in flight on `worker` until `end`; until it is garbage if nobody calls that."""
+
+    __slots__ = ("__weakref__", "_end", "worker")
+
+    def __init__(self, worker: str, release: Callable[[str], object]) -> None:
+        """`release` is called with the worker once, in any thread, even within garbage collection: it must
+        neither block nor take a lock."""
+        self.worker = worker
+        self._end = weakref.finalize(self, release, worker)  # calls once, whoever comes first
+        self._end.atexit = False
+
+    def end(self) -> None:
+        """End the request, however it went; nothing happens the second time."""
+        self._end()
+
+
+class Router(Protocol):
+    """What a transport needs to know of a router. Safe for several threads."""
+
+    def route(self, label: str, exclude: Collection[str] = ()) -> Flight:
+        """Choose a worker outside `exclude` and count the request there. LookupError: none is left."""
+
+
+class AsyncRouter(Protocol):
+    """A router that has to be waited for."""
+
+    async def route(self, label: str, exclude: Collection[str] = ()) -> Flight:
+        """As Router.route. If it is cancelled, nothing stays counted."""
+
+
+class SharedRouter:
+    """LoadBoundedRouter for any number of threads, event loops and transports, which then share its counts.
+
+    Takes what LoadBoundedRouter takes and raises what it raises.
+    """
+
+    def __init__(
+        self,
+        workers: Iterable[str] | Mapping[str, float],
+        *,
+        load_bound: float = 1.25,
+        virtual_nodes: int = 128,
+    ) -> None:
+        self._router = LoadBoundedRouter(workers, load_bound, virtual_nodes)
+        self._lock = threading.Lock()
+        # A flight may end in a garbage collection that strikes this very thread inside the lock. So an end
+        # only goes on the queue, which allows that, and whoever looks at the counts next takes it off.
+        self._ended: SimpleQueue[str] = SimpleQueue()
+
+    def route(self, label: str, exclude: Collection[str] = ()) -> Flight:
+        """The request's flight, counted on its worker; raises as LoadBoundedRouter.route."""
+        with self._lock:
+            self._settle()
+            return Flight(self._router.route(label, exclude), self._ended.put)
+
+    def home(self, label: str) -> str:
+        """The label's home worker, whatever its load; nothing is counted."""
+        with self._lock:
+            return self._router.home(label)
+
+    def loads(self) -> dict[str, int]:
+        """Requests in flight by worker, in order of addition."""
+        with self._lock:
+            self._settle()
+            return self._router.loads()
+
+    def workers(self) -> list[str]:
+        """Names of the workers, in order of addition."""
+        with self._lock:
+            return self._router.workers()
+
+    def _settle(self) -> None:
+        while not self._ended.empty():
+            self._router.release(self._ended.get_nowait())
