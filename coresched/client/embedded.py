@@ -8,7 +8,8 @@ from types import TracebackType
 from coresched.client.local import BatchBase, LocalBatch, LocalEnvironment, LocalTurn
 
 
-def _check_loop(home: asyncio.AbstractEventLoop) -> None:
+def check_loop(home: asyncio.AbstractEventLoop) -> None:
+    """Raises RuntimeError on any other event loop than the batch's own."""
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:
@@ -46,7 +47,7 @@ class Turn(LocalTurn):
         self._loop = loop
 
     async def __aenter__(self) -> Turn:
-        _check_loop(self._loop)
+        check_loop(self._loop)
         self._start()
         return self
 
@@ -67,7 +68,7 @@ class Environment(LocalEnvironment):
         self._loop = loop
 
     async def __aenter__(self) -> Environment:
-        _check_loop(self._loop)
+        check_loop(self._loop)
         wait = _Wait()
         self._local.request_environment(self._sample, wait)
         try:
@@ -101,7 +102,7 @@ class Sample:
         return Environment(self._local, self.id, self._loop)
 
     async def __aenter__(self) -> Sample:
-        _check_loop(self._loop)
+        check_loop(self._loop)
         self._local.enter(self.id)
         wait = _Wait()
         try:

@@ -14,17 +14,13 @@ from typing import Literal, Protocol
 
 from coresched.batch.coordinator import Coordinator
 from coresched.batch.records import BatchSummary, SampleTimes, TransitionError
-from coresched.client.label import Scope, check_header_text, end_scope, open_scope
+from coresched.client.errors import BatchClosedError
+from coresched.client.turn import ROUTING_HEADER as ROUTING_HEADER
+from coresched.client.turn import TurnFace
 from coresched.core.checks import check_label
 from coresched.core.ring import LoadBoundedRouter
 
-ROUTING_HEADER = "x-smg-routing-key"  # the consistent-hash key of the SGLang Model Gateway
-
 _ENDED = ("finished", "withdrawn")
-
-
-class BatchClosedError(RuntimeError):
-    """The batch has ended, so there is no slot to wait for any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,30 +202,18 @@ class LocalBatch:
             del self._waiters[name]
 
 
-class LocalTurn:
-    """One model call: its label, the worker it was routed to, and the headers that carry the label."""
+class LocalTurn(TurnFace):
+    """One model call, routed by the batch's own router if it has workers."""
 
     def __init__(self, local: LocalBatch, label: str) -> None:
+        super().__init__(label)
         self._local = local
-        self._scope: Scope | None = None  # while the turn is open
-        self.label = label
-        """The trajectory label, which is the sample's id."""
-        self.worker: str | None = None
-        """Where to send the request; None when the batch was given no workers."""
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The label as a request header. Raises ValueError if no HTTP header can hold it."""
-        return {ROUTING_HEADER: check_header_text(self.label, "a sample id")}
 
     def _start(self) -> None:
-        self.worker = self._local.start_inference(self.label)
-        self._scope = open_scope(self.label, self.worker)
+        self._opened(self._local.start_inference(self.label))
 
     def _end(self, failed: bool) -> None:
-        if self._scope is not None:  # so that the worker is released once
-            end_scope(self._scope)
-            self._scope = None
+        if self._closed():
             self._local.end_inference(self.label, self.worker, failed)
 
 

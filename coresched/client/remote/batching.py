@@ -1,0 +1,22 @@
+"""Names of samples in messages of a size that the service takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+_LARGEST_BYTES = 48 * 1024  # of names, in a message of at most 64 KiB
+
+
+def messages(names: Iterable[str]) -> Iterator[list[str]]:
+    """The names in order, cut into lists that fit into one SubmitSamples each; an iterable may be endless."""
+    several: list[str] = []
+    size = 0
+    for name in names:
+        length = len(name.encode()) + 4  # tag and length
+        if several and size + length > _LARGEST_BYTES:
+            yield several
+            several, size = [], 0
+        several.append(name)
+        size += length
+    if several:
+        yield several
