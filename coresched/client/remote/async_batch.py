@@ -136,20 +136,20 @@ class RemoteBatch:
             await self._link.close()
 
     async def _leave(self) -> None:
-        lost = self._session.lost
-        self._session.closed()  # nothing waits and nothing begins any more
-        link = self._link
+        session, link = self._session, self._link
+        failure = session.ending() if session.lost else None
+        session.closed()  # nothing waits and nothing begins any more
         try:
-            if not lost:
-                request = pb.LeaveBatchRequest(
-                    request_id=new_id(), session=self._session.name, keep_open=self._session.asked.keep_open
-                )
-                reply = await link.call(link.stub.LeaveBatch, request, last=True)
-                self._session.progress = summary(reply.progress)
-        finally:
-            try:
-                await link.report(last=True)
-            except ServiceError as error:
-                self._session.unreported(error)
-        if lost:
-            self._session.check()
+            if failure is None:
+                reply = await link.call(link.stub.LeaveBatch, session.leave(), last=True)
+                session.progress = summary(reply.progress)
+        except BatchClosedError:
+            pass  # for all; that is what leaving is for
+        except ServiceError as error:
+            failure = error
+        try:
+            await link.report(last=True)
+        except ServiceError as error:
+            session.unreported(error)
+        if failure is not None:
+            raise failure

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 
 from coresched.batch.records import BatchSummary
-from coresched.client.errors import ServiceError
+from coresched.client.errors import BatchClosedError, ServiceError
 from coresched.client.local import BatchReport
 from coresched.client.remote.batching import messages
 from coresched.client.remote.blocking_link import CLEANUP_S, BlockingLink, BlockingWait
@@ -133,18 +133,19 @@ class RemoteBatch:
 
     def _leave(self, within_s: float | None) -> None:
         session, link = self._session, self._link
-        lost = session.lost
+        failure = session.ending() if session.lost else None
         session.closed()  # nothing waits and nothing begins any more
         try:
-            if not lost:
-                request = pb.LeaveBatchRequest(
-                    request_id=new_id(), session=session.name, keep_open=session.asked.keep_open
-                )
-                reply = link.call(link.stub.LeaveBatch, request, last=True, within_s=within_s)
+            if failure is None:
+                reply = link.call(link.stub.LeaveBatch, session.leave(), last=True, within_s=within_s)
                 session.progress = summary(reply.progress)
-        finally:
-            try:
-                link.report(last=True, within_s=within_s)
-            except ServiceError as error:
-                session.unreported(error)
-        session.check_not_lost()
+        except BatchClosedError:
+            pass  # for all; that is what leaving is for
+        except ServiceError as error:
+            failure = error
+        try:
+            link.report(last=True, within_s=within_s)
+        except ServiceError as error:
+            session.unreported(error)
+        if failure is not None:
+            raise failure

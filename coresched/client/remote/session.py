@@ -116,6 +116,9 @@ class Session:
         self.beat_s = min(reply.heartbeat_s, _LONGEST_BEAT_S)
         self.progress = summary(reply.progress)
 
+    def leave(self) -> pb.LeaveBatchRequest:
+        return pb.LeaveBatchRequest(request_id=new_id(), session=self.name, keep_open=self.asked.keep_open)
+
     def check(self) -> None:
         """Raises what ended the session; RuntimeError before it has begun and in a forked child."""
         if self._process != os.getpid():
