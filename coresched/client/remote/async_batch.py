@@ -17,7 +17,7 @@ from coresched.client.remote.async_sample import Sample
 from coresched.client.remote.batching import messages
 from coresched.client.remote.options import Asked, Connection
 from coresched.client.remote.records import summary
-from coresched.client.remote.session import Session, new_id
+from coresched.client.remote.session import Session
 from coresched.core.checks import check_label
 from coresched.v1 import batches_pb2 as pb
 
@@ -36,7 +36,9 @@ class RemoteBatch:
         self._connection = connection
         self._session = Session(connection.target, asked)
         self._left = False
-        self._granted: deque[str] = deque()  # admissions that came as their `admissions` was cancelled
+        # Waits for any admission that were cancelled: if one was granted in that moment, the same
+        # request gets the same sample.
+        self._again: deque[pb.AwaitAdmissionRequest] = deque()
 
     def sample(self, id: str) -> Sample:
         """A sample of this batch, to be entered once; its id is its trajectory label.
@@ -68,21 +70,15 @@ class RemoteBatch:
         while True:
             self._session.check()
             check_loop(link.loop)
-            if not self._granted:
-                request = pb.AwaitAdmissionRequest(request_id=new_id(), session=self._session.name)
-                wait = Wait(link, link.stub.AwaitAdmission, request, self._session.ending)
-                try:
-                    reply = await wait.reply()
-                except asyncio.CancelledError:
-                    raced = await wait.last_reply()
-                    if raced is not None and raced.sample:
-                        self._granted.append(raced.sample)
-                    raise
-                if not reply.sample:
-                    return
-                self._granted.append(reply.sample)
-            name = self._granted.popleft()
-            yield Sample(link, name, self._session.sample(name, "admitted"))
+            request = self._again.popleft() if self._again else self._session.any_admission()
+            try:
+                reply = await Wait(link, link.stub.AwaitAdmission, request, self._session.ending).reply()
+            except asyncio.CancelledError:
+                self._again.append(request)
+                raise
+            if not reply.sample:
+                return
+            yield Sample(link, reply.sample, self._session.sample(reply.sample, "admitted"))
 
     async def refresh(self) -> BatchReport:
         """Fetch the times of every sample so far; `report` returns the same then."""

@@ -137,8 +137,17 @@ class Link:
 class Wait:
     """A call that waits, in a task of its own: whoever awaits its reply can be cancelled without it."""
 
-    def __init__(self, link: Link, method: Any, request: Any, gone: Callable[[], Exception]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        method: Any,
+        request: Any,
+        gone: Callable[[], Exception],
+        *,
+        keep: bool = False,
+    ) -> None:
         """`gone` is what `reply` raises if the wait was given up."""
+        self._kept = keep
         self._task = link.loop.create_task(link.call(method, request, waits=True))
         self._session = link.session
         self._gone = gone
@@ -154,13 +163,13 @@ class Wait:
         self._task.cancel()
 
     async def reply(self) -> Any:
-        await asyncio.wait((self._task,))  # raises CancelledError for the caller only, not for the task
+        """Cancelled, it gives up, unless `keep` was set: the caller ends the wait then."""
+        try:
+            await asyncio.wait((self._task,))  # raises CancelledError for the caller, not for the task
+        except asyncio.CancelledError:
+            if not self._kept:
+                self.give_up()
+            raise
         if self._task.cancelled():
             raise self._gone()
         return self._task.result()
-
-    async def last_reply(self) -> Any | None:
-        """Give up; the reply if it was there before."""
-        self.give_up()
-        await asyncio.wait((self._task,))
-        return None if self._task.cancelled() or self._task.exception() is not None else self._task.result()

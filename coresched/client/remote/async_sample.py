@@ -67,7 +67,7 @@ class Sample:
         if (state := await link.state_of(self.id)) in ENDED:
             raise SampleEndedError(self.id, ENDED[state])
         request = pb.AwaitAdmissionRequest(**self.named())
-        wait = self._wait = Wait(link, link.stub.AwaitAdmission, request, steps.went)
+        wait = self._wait = Wait(link, link.stub.AwaitAdmission, request, steps.went, keep=True)
         try:
             await wait.reply()
         except asyncio.CancelledError:

@@ -34,12 +34,22 @@ def passing(code: grpc.StatusCode) -> bool:
 
 def refusal(code: grpc.StatusCode, message: str) -> Exception:
     """What a harness is told of a refused call. The message of a status begins with the field at fault."""
-    if code is grpc.StatusCode.INVALID_ARGUMENT:
+    status = grpc.StatusCode
+    if code is status.INVALID_ARGUMENT or (code is status.FAILED_PRECONDITION and _of(message, "options")):
         return ValueError(message)
-    if code is grpc.StatusCode.ABORTED:
+    if code is status.ABORTED and not _of(message, "sample"):
         return BatchClosedError(message)
-    if code is grpc.StatusCode.NOT_FOUND and message.startswith("session"):
-        return SessionLostError(message, code.name)
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+    if code in (status.NOT_FOUND, status.FAILED_PRECONDITION) and _of(message, "session"):
+        # The session of a batch that was closed ended with it, which is no loss.
+        return (
+            BatchClosedError(message)
+            if "batch was closed" in message
+            else SessionLostError(message, code.name)
+        )
+    if code is status.RESOURCE_EXHAUSTED:
         return ServiceLimitError(message, code.name)
     return ServiceError(message, code.name)
+
+
+def _of(message: str, field: str) -> bool:
+    return message.startswith(f"{field} ")

@@ -14,7 +14,7 @@ from coresched.client.remote.blocking_link import CLEANUP_S, BlockingLink, Block
 from coresched.client.remote.blocking_sample import Sample
 from coresched.client.remote.options import Asked, Connection
 from coresched.client.remote.records import summary
-from coresched.client.remote.session import Session, new_id
+from coresched.client.remote.session import Session
 from coresched.core.checks import check_label
 from coresched.v1 import batches_pb2 as pb
 
@@ -34,7 +34,9 @@ class RemoteBatch:
         self._connection = connection
         self._session = Session(connection.target, asked)
         self._left = False
-        self._granted: deque[str] = deque()  # admissions that came as their `admissions` was interrupted
+        # Waits for any admission that were interrupted: if one was granted in that moment, the same
+        # request gets the same sample.
+        self._again: deque[pb.AwaitAdmissionRequest] = deque()
 
     def sample(self, id: str) -> Sample:
         """A sample of this batch, to be entered once; its id is its trajectory label.
@@ -65,26 +67,21 @@ class RemoteBatch:
         while True:
             self._session.check()
             try:
-                name = self._granted.popleft()
+                request = self._again.popleft()
             except IndexError:
-                name = self._next_admission(link)
-                if not name:
-                    return
+                request = self._session.any_admission()
+            wait = BlockingWait(link, link.stub.AwaitAdmission, request, self._session.ending)
+            try:
+                name = wait.send().reply().sample
+            except Exception:
+                raise
+            except BaseException:  # interrupted
+                wait.give_up()
+                self._again.append(request)
+                raise
+            if not name:
+                return
             yield Sample(link, name, self._session.sample(name, "admitted"))
-
-    def _next_admission(self, link: BlockingLink) -> str:
-        """The sample that is admitted next to this process; empty if there is none left."""
-        request = pb.AwaitAdmissionRequest(request_id=new_id(), session=self._session.name)
-        wait = BlockingWait(link, link.stub.AwaitAdmission, request, self._session.ending)
-        try:
-            return str(wait.reply().sample)
-        except Exception:
-            raise
-        except BaseException:  # interrupted
-            raced = wait.last_reply()
-            if raced is not None and raced.sample:
-                self._granted.append(raced.sample)
-            raise
 
     def refresh(self) -> BatchReport:
         """Fetch the times of every sample so far; `report` returns the same then."""

@@ -57,14 +57,11 @@ class BlockingLink:
             try:
                 reply = method(request, timeout=left_s)
             except grpc.RpcError as error:
-                self._failed(error)
+                self.session.failed(*_status(error))
             else:
                 self.session.answered()
                 return reply
             time.sleep(min(next(pauses), self.session.left_s()))
-
-    def _failed(self, error: Any) -> None:
-        self.session.failed(error.code(), error.details() or "")
 
     def try_call(self, method: Any, request: Any) -> None:
         """For a block that raised, whose error goes on whatever becomes of the call."""
@@ -107,54 +104,74 @@ class BlockingLink:
 
 
 class BlockingWait:
-    """A call that waits, and a thread that waits for it. It is sent when this is made."""
+    """A call that waits, and a thread that waits for it."""
 
     def __init__(self, link: BlockingLink, method: Any, request: Any, gone: Callable[[], Exception]) -> None:
         """`gone` is what `reply` raises if the wait was given up."""
-        self._link = link
+        self._session = link.session
         self._method = method
         self._request = request
         self._gone = gone
         self._given_up = False
         self._woken = threading.Event()
-        self._call = self._send()
-        link.session.on_over(self, self.give_up)
+        self._call: Any = None
+        self._failure: Exception | None = None
 
-    def _send(self) -> Any:
-        call = self._method.future(self._request)
-        call.add_done_callback(lambda _: self._woken.set())
-        return call
+    def send(self) -> BlockingWait:
+        """Send the call; to be done once, before `reply`."""
+        self._session.on_over(self, self.give_up)
+        self._send()
+        return self
+
+    def _send(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            # KeyboardInterrupt strikes in the main thread only; gRPC does not survive it while it makes a call.
+            thread = threading.Thread(target=self._send_here, name="coresched call", daemon=True)
+            thread.start()
+            thread.join()
+        else:
+            self._send_here()
+
+    def _send_here(self) -> None:
+        try:
+            self._call = call = self._method.future(self._request)
+            call.add_done_callback(lambda _: self._woken.set())
+            if self._given_up:
+                call.cancel()
+        except Exception as error:  # of the channel, which was closed meanwhile
+            self._failure = error
+            self._woken.set()
 
     def give_up(self) -> None:
         """The place in the queue is free. From any thread, once or more."""
         self._given_up = True
         self._woken.set()
-        self._call.cancel()
+        if self._call is not None:
+            self._call.cancel()
 
     def reply(self) -> Any:
         """Waits. An exception in the wait, such as KeyboardInterrupt, leaves the call under way."""
         pauses = delays()
-        session = self._link.session
+        session = self._session
         try:
             while True:
                 self._woken.wait()  # not the call's own result(), which polls
                 if self._given_up:
                     raise self._gone()
+                if self._failure is not None:
+                    raise self._failure
                 error = self._call.exception()
                 if error is None:
                     session.answered()
                     return self._call.result()
-                self._link._failed(error)
+                session.failed(*_status(error))
                 time.sleep(min(next(pauses), session.left_s()))
                 session.check()
                 self._woken.clear()
-                if not self._given_up:
-                    self._call = self._send()
+                self._send()
         finally:
             session.off(self)
 
-    def last_reply(self) -> Any | None:
-        """Give up; the reply if it was there before."""
-        call = self._call
-        self.give_up()
-        return call.result() if call.done() and not call.cancelled() and call.exception() is None else None
+
+def _status(error: Any) -> tuple[grpc.StatusCode, str]:
+    return error.code(), error.details() or ""

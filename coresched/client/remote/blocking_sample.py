@@ -62,10 +62,11 @@ class Sample:
     def _admission(self, steps: Steps) -> None:
         link = self.link
         request = pb.AwaitAdmissionRequest(**self.named())
-        with link.claims:
-            self._check_not_ended()
-            wait = self._wait = BlockingWait(link, link.stub.AwaitAdmission, request, steps.went)
+        wait = self._wait = BlockingWait(link, link.stub.AwaitAdmission, request, steps.went)
         try:
+            with link.claims:
+                self._check_not_ended()
+                wait.send()
             wait.reply()
         except ServiceError as error:
             if error.code != "FAILED_PRECONDITION":
@@ -197,7 +198,7 @@ class Environment:
         request = pb.AcquireEnvironmentRequest(max_s=self._max_s, **sample.named())
         wait = sample.wait(link.stub.AcquireEnvironment, request)
         try:
-            reply = wait.reply()
+            reply = wait.send().reply()
         except Exception:
             steps.move("queued", "admitted")
             raise

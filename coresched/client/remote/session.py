@@ -237,6 +237,9 @@ class Session:
         with self.lock:
             self._steps.pop(name, None)
 
+    def any_admission(self) -> pb.AwaitAdmissionRequest:
+        return pb.AwaitAdmissionRequest(request_id=new_id(), session=self.name)
+
     # Its report.
 
     def report(self) -> BatchReport:
