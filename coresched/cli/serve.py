@@ -56,6 +56,21 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="S",
         help="seconds that open calls and streams may go on after the signal to stop (default %(default)g)",
     )
+    parser.add_argument(
+        "--max-open-batches",
+        type=count,
+        default=100,
+        metavar="N",
+        help="batches that may be open at once (default %(default)s)",
+    )
+    parser.add_argument(
+        "--max-waiters",
+        type=count,
+        default=100_000,
+        metavar="N",
+        help="calls that may wait at once, for admission, for an environment slot or for progress "
+        "(default %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -68,6 +83,7 @@ def _weighted(text: str) -> tuple[str, float]:
 
 def run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without gRPC.
+    from coresched.service.batches.limits import Limits
     from coresched.service.listen import TcpAddress, listen_address
     from coresched.service.server import serve
     from coresched.service.table import RoutingTable
@@ -92,5 +108,6 @@ def run(args: argparse.Namespace) -> int:
     def announce(listening: str) -> None:
         print(f"coresched serve: listening on {listening}", flush=True)
 
-    asyncio.run(serve(table, address, grace_s=args.grace_s, announce=announce))
+    limits = Limits(open_batches=args.max_open_batches, waiters=args.max_waiters)
+    asyncio.run(serve(table, address, grace_s=args.grace_s, announce=announce, limits=limits))
     return 0

@@ -1,4 +1,4 @@
-"""The gRPC server: the Router service with standard health and reflection, from start to graceful stop."""
+"""The gRPC server: Router and Batches with standard health and reflection, from start to graceful stop."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from coresched.errors import InputError
+from coresched.service.batches.limits import Limits
+from coresched.service.batches.servicer import BATCHES, BatchesService
 from coresched.service.calls import RouterCalls
 from coresched.service.listen import TcpAddress, UnixAddress
 from coresched.service.servicer import ROUTER, router_handler
@@ -34,18 +36,23 @@ async def serve(
     *,
     grace_s: float,
     announce: Callable[[str], None],
+    limits: Limits | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then let open calls and streams go on for `grace_s` seconds.
 
-    `announce` is called with the address once it accepts connections. A second signal ends what is still
-    open at once. Raises InputError if the address was taken meanwhile.
+    Calls of Batches that wait end at once then. `announce` is called with the address once it accepts
+    connections. A second signal ends what is still open at once. Raises InputError if the address was taken
+    meanwhile.
     """
     server = grpc.aio.server(options=_OPTIONS)
-    server.add_generic_rpc_handlers((router_handler(RouterCalls(table)),))
+    batches = BatchesService(table, limits=limits)
+    server.add_generic_rpc_handlers((router_handler(RouterCalls(table)), batches.handler()))
     status = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(status, server)
-    reflection.enable_server_reflection((ROUTER, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    for service in ("", ROUTER):
+    reflection.enable_server_reflection(
+        (ROUTER, BATCHES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+    )
+    for service in ("", ROUTER, BATCHES):
         await status.set(service, health_pb2.HealthCheckResponse.SERVING)
     try:
         port = server.add_insecure_port(str(address))
@@ -57,10 +64,12 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.put_nowait, number)
+    expiry = asyncio.create_task(batches.run())
     await server.start()
     announce(str(address))
     await signals.get()
     await status.enter_graceful_shutdown()
+    batches.stop_waiting()
     stopping = asyncio.create_task(server.stop(grace_s))
     again = asyncio.create_task(signals.get())
     await asyncio.wait((stopping, again), return_when=asyncio.FIRST_COMPLETED)
@@ -68,3 +77,4 @@ async def serve(
         await server.stop(0)
     again.cancel()
     await stopping
+    expiry.cancel()

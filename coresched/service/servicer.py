@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import grpc
-from google.protobuf.message import DecodeError, Message
 
 from coresched.service.calls import RouterCalls
 from coresched.service.refusal import RefusedError
+from coresched.service.rpc import UNDECODABLE, decoder, tell_refusal, unary
 from coresched.service.table import Owner
 from coresched.v1 import router_pb2 as pb
 
 ROUTER = pb.DESCRIPTOR.services_by_name["Router"].full_name
 
-_UNDECODABLE = "the message must be of the service's version and its texts in UTF-8, it cannot be decoded"
-_REFUSAL_CODES = {
-    grpc.StatusCode.INVALID_ARGUMENT: pb.REFUSAL_CODE_INVALID_ARGUMENT,
-    grpc.StatusCode.NOT_FOUND: pb.REFUSAL_CODE_NOT_FOUND,
-    grpc.StatusCode.FAILED_PRECONDITION: pb.REFUSAL_CODE_FAILED_PRECONDITION,
-}
-
-_Context = grpc.aio.ServicerContext[Any, Any]
 _Stream = grpc.aio.ServicerContext[pb.RouteStreamRequest, pb.RouteStreamResponse]
-Q = TypeVar("Q", bound=Message)
-A = TypeVar("A", bound=Message)
 
 
 def router_handler(calls: RouterCalls) -> grpc.GenericRpcHandler:
@@ -37,43 +27,17 @@ def router_handler(calls: RouterCalls) -> grpc.GenericRpcHandler:
     return grpc.method_handlers_generic_handler(
         ROUTER,
         {
-            "RegisterWorker": _unary(pb.RegisterWorkerRequest, calls.register_worker),
-            "RemoveWorker": _unary(pb.RemoveWorkerRequest, calls.remove_worker),
-            "ListWorkers": _unary(pb.ListWorkersRequest, calls.list_workers),
-            "Route": _unary(pb.RouteRequest, calls.route),
-            "Release": _unary(pb.ReleaseRequest, calls.release),
+            "RegisterWorker": unary(pb.RegisterWorkerRequest, calls.register_worker),
+            "RemoveWorker": unary(pb.RemoveWorkerRequest, calls.remove_worker),
+            "ListWorkers": unary(pb.ListWorkersRequest, calls.list_workers),
+            "Route": unary(pb.RouteRequest, calls.route),
+            "Release": unary(pb.ReleaseRequest, calls.release),
             "RouteStream": grpc.stream_stream_rpc_method_handler(
                 cast(Any, _stream(calls)),  # the types know synchronous servers only
-                request_deserializer=cast(Any, _decoder(pb.RouteStreamRequest)),
+                request_deserializer=cast(Any, decoder(pb.RouteStreamRequest)),
                 response_serializer=pb.RouteStreamResponse.SerializeToString,
             ),
         },
-    )
-
-
-def _decoder(kind: type[Q]) -> Callable[[bytes], Q | None]:
-    def decode(data: bytes) -> Q | None:
-        try:
-            return kind.FromString(data)
-        except DecodeError:
-            return None
-
-    return decode
-
-
-def _unary(kind: type[Q], carry_out: Callable[[Q], A]) -> grpc.RpcMethodHandler[Any, Any]:
-    async def answer(request: Q | None, context: _Context) -> A:
-        if request is None:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _UNDECODABLE)
-        try:
-            return carry_out(request)
-        except RefusedError as refused:
-            await context.abort(refused.code, refused.message)
-
-    return grpc.unary_unary_rpc_method_handler(
-        cast(Any, answer),
-        request_deserializer=cast(Any, _decoder(kind)),
-        response_serializer=lambda message: message.SerializeToString(),
     )
 
 
@@ -98,7 +62,7 @@ def _answer_on_stream(
     answer = pb.RouteStreamResponse()
     try:
         if request is None:
-            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "", _UNDECODABLE)
+            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "", UNDECODABLE)
         if request.HasField("route"):
             answer.request_id = request.route.request_id
             answer.route.CopyFrom(calls.route(request.route, owner))
@@ -110,7 +74,5 @@ def _answer_on_stream(
                 grpc.StatusCode.INVALID_ARGUMENT, "call", "call must be a route or a release, it is not set"
             )
     except RefusedError as refused:
-        answer.refusal.code = _REFUSAL_CODES[refused.code]
-        answer.refusal.field = refused.field
-        answer.refusal.message = refused.message
+        tell_refusal(answer.refusal, refused)
     return answer

@@ -125,7 +125,7 @@ class BlockingWait:
 
     def _send(self) -> None:
         if threading.current_thread() is threading.main_thread():
-            # KeyboardInterrupt strikes in the main thread only; gRPC does not survive it while it makes a call.
+            # KeyboardInterrupt strikes in the main thread only, and gRPC does not survive it inside a call.
             thread = threading.Thread(target=self._send_here, name="coresched call", daemon=True)
             thread.start()
             thread.join()

@@ -8,9 +8,8 @@ from coresched.batch.records import BatchSummary, SampleTimes, State
 from coresched.client.local import BatchReport
 from coresched.v1 import batches_pb2 as pb
 
-# An open sample waits as one that is claimed does, only not for this or that process.
 STATES: dict[int, State] = {
-    pb.SAMPLE_STATE_OPEN: "waiting",
+    pb.SAMPLE_STATE_OPEN: "returned",
     pb.SAMPLE_STATE_WAITING: "waiting",
     pb.SAMPLE_STATE_ADMITTED: "admitted",
     pb.SAMPLE_STATE_INFERENCE: "inference",
@@ -33,12 +32,14 @@ def _given(message: Any, field: str) -> float | None:
 def summary(progress: pb.BatchProgress) -> BatchSummary:
     return BatchSummary(
         samples=progress.samples,
-        waiting=progress.open + progress.waiting,
+        waiting=progress.waiting,
         admitted=progress.admitted,
         environment_queued=progress.environment_queued,
         environment_running=progress.environment_running,
         finished=progress.finished,
         withdrawn=progress.withdrawn,
+        returned=progress.open,
+        readmissions=progress.readmissions,
         turns=progress.turns,
         environment_stages=progress.environment_stages,
         admission_wait_s=progress.admission_wait_s,
@@ -58,6 +59,7 @@ def times(report: pb.SampleReport) -> SampleTimes:
         admitted_at=_given(report, "admitted_at_s"),
         finished_at=_given(report, "ended_at_s"),
         admission_wait_s=report.admission_wait_s,
+        admissions=report.admissions,
         turns=report.turns,
         inference_s=report.inference_s,
         failed_inference_s=report.failed_inference_s,

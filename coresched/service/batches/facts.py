@@ -52,7 +52,10 @@ class SamplesSubmitted(Fact, frozen=True, kw_only=True):
 
 
 class SampleClaimed(Fact, frozen=True, kw_only=True):
-    """A session waits for the admission of the sample; the call is the wait's."""
+    """A session waits for the admission of the sample; the call is the wait's.
+
+    Of a sample that the session holds already, and began nothing with: the answer goes to this call instead.
+    """
 
     key: int
     session: str
@@ -81,7 +84,7 @@ class TurnFinished(Fact, frozen=True, kw_only=True):
 
 
 class EnvironmentRequested(Fact, frozen=True, kw_only=True):
-    """`since` is when the wait began, earlier than `at` if it goes on after a break; `max_s` limits the lease."""
+    """`since`: when the wait began, earlier than `at` if it goes on after a break. `max_s` limits it."""
 
     key: int
     sample: str
@@ -90,7 +93,10 @@ class EnvironmentRequested(Fact, frozen=True, kw_only=True):
 
 
 class EnvironmentEnded(Fact, frozen=True, kw_only=True):
-    """`how`: completed or failed by its session, dropped while it waited, expired at its maximum."""
+    """`how`: completed or failed by its session, dropped while it waited, expired at its maximum.
+
+    Completed or failed after it expired: the session has been told so.
+    """
 
     key: int
     sample: str
@@ -104,7 +110,7 @@ class SampleEnded(Fact, frozen=True, kw_only=True):
 
 
 class SessionEnded(Fact, frozen=True, kw_only=True):
-    """`left`: what the session held is withdrawn. Otherwise it was silent too long, and its samples go back."""
+    """`left`: what the session held is withdrawn. Else it was silent too long, and its samples go back."""
 
     key: int
     session: str
@@ -129,7 +135,7 @@ class WorkerRemoved(Fact, frozen=True, kw_only=True):
     worker: str
 
 
-AnyFact = (
+BatchFact = (
     BatchOpened
     | SessionOpened
     | SamplesSubmitted
@@ -142,7 +148,10 @@ AnyFact = (
     | SampleEnded
     | SessionEnded
     | BatchClosed
-    | WorkerRegistered
-    | WorkerDrained
-    | WorkerRemoved
 )
+"""What the ledger of batches takes."""
+
+WorkerFact = WorkerRegistered | WorkerDrained | WorkerRemoved
+"""What the routing table takes."""
+
+AnyFact = BatchFact | WorkerFact

@@ -194,8 +194,9 @@ async def test_a_report_is_read_page_by_page(fake: FakeBatches) -> None:
         report = await batch.refresh()
         assert batch.report() is report
     assert list(batch.report().samples) == list("123456")
-    assert {times.state for times in report.samples.values()} == {"waiting"}
-    assert (report.totals.samples, report.totals.waiting, report.totals.makespan_s) == (6, 6, None)
+    assert {times.state for times in report.samples.values()} == {"returned"}
+    assert (report.totals.samples, report.totals.waiting, report.totals.returned) == (6, 2, 4)
+    assert report.totals.makespan_s is None
 
 
 async def test_a_report_that_cannot_be_had_ends_no_run(fake: FakeBatches) -> None:
