@@ -63,8 +63,8 @@ class RemoteBatch:
     async def admissions(self) -> AsyncIterator[Sample]:
         """Samples of the batch as they are admitted to this process, until every sample has ended.
 
-        They hold their sample slots already: enter each one with `async with`, which ends it. Iterate before
-        any other session, or after `submit`: a batch without samples has none left.
+        They hold their sample slots already: enter each one with `async with`, which ends it. Without any
+        sample in the batch it waits for the first.
         """
         link = self._link
         while True:

@@ -60,8 +60,8 @@ class RemoteBatch:
     def admissions(self) -> Iterator[Sample]:
         """Samples of the batch as they are admitted to this process, until every sample has ended.
 
-        They hold their sample slots already: enter each one with `with`, which ends it. Several threads may
-        each iterate over `admissions()` of their own. Submit first: a batch without samples has none left.
+        They hold their sample slots already: enter each one with `with`, which ends it. Without any
+        sample in the batch it waits for the first. Several threads may each iterate.
         """
         link = self._link
         while True:
