@@ -1,20 +1,25 @@
-"""How a client connects to `coresched serve`."""
+"""How a client connects to `coresched serve`: in the clear or with TLS, and as which tenant."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 import grpc
 
-# By itself gRPC would wait up to 2 minutes before it connects again to a service that was started anew. And a
-# peer that vanished without a word is noticed within 30 s.
-OPTIONS = [
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-]
+from coresched.client.bearer import BearerChannel, BlockingBearer
+from coresched.errors import InputError
+from coresched.pem import authorities, key_pair
+
+Options = Sequence[tuple[str, int]]
+
+TOKEN_VARIABLE = "CORESCHED_TOKEN"
+
+_PLAIN_WITH_TOKEN = [("grpc.enable_http_proxy", 0)]  # a proxy would be another machine that reads the token
 
 
 def channel(
@@ -24,9 +29,25 @@ def channel(
     ca: str | Path | None = None,
     certificate: str | Path | None = None,
     key: str | Path | None = None,
+    options: Options = (),
 ) -> grpc.aio.Channel:
-    """A grpc.aio channel to a server; it connects with its first call."""
-    return grpc.aio.insecure_channel(target, OPTIONS)
+    """A grpc.aio channel to a server; it connects with its first call.
+
+    ``target``: HOST:PORT, unix:PATH or another name of gRPC. ``token``: the tenant's token; None is that of
+    the environment variable CORESCHED_TOKEN, if it is set and not empty. ``ca``: PEM file of the CA that the
+    server's certificate must be of. ``certificate``, ``key``: PEM files of the client's own certificate, for
+    servers that ask for one; without ``ca``, the CAs are gRPC's own. Any of the three makes it TLS.
+    ``options``: further channel arguments of gRPC.
+
+    Raises InputError, naming the parameter, for a file that cannot be used, a token that cannot be sent, and
+    a token that would travel in the clear to another machine.
+    """
+    wanted = _checked(target, token, ca, certificate, key)
+    if wanted.tls is not None:
+        return grpc.aio.secure_channel(target, wanted.tls, options)
+    if wanted.token is None:
+        return grpc.aio.insecure_channel(target, options)
+    return BearerChannel(grpc.aio.insecure_channel(target, [*options, *_PLAIN_WITH_TOKEN]), wanted.token)
 
 
 def blocking_channel(
@@ -36,6 +57,76 @@ def blocking_channel(
     ca: str | Path | None = None,
     certificate: str | Path | None = None,
     key: str | Path | None = None,
+    options: Options = (),
 ) -> grpc.Channel:
     """The same as `channel`, for threads."""
-    return grpc.insecure_channel(target, OPTIONS)
+    wanted = _checked(target, token, ca, certificate, key)
+    if wanted.tls is not None:
+        return grpc.secure_channel(target, wanted.tls, options)
+    if wanted.token is None:
+        return grpc.insecure_channel(target, options)
+    return grpc.intercept_channel(
+        grpc.insecure_channel(target, [*options, *_PLAIN_WITH_TOKEN]), BlockingBearer(wanted.token)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """With TLS, its credentials contain the token."""
+
+    tls: grpc.ChannelCredentials | None
+    token: str | None
+
+
+def _checked(
+    target: str,
+    token: str | None,
+    ca: str | Path | None,
+    certificate: str | Path | None,
+    key: str | Path | None,
+) -> _Checked:
+    token, name = _token(token)
+    if (certificate is None) != (key is None):
+        given, missing = ("certificate", "key") if key is None else ("key", "certificate")
+        raise InputError(f"{given} must be given with {missing}; add it")
+    if ca is None and certificate is None:
+        if token is not None and not _stays_here(target):
+            raise InputError(
+                f"{name} must not travel in the clear to target {target!r}; give ca for TLS, or a loopback "
+                "or unix: target"
+            )
+        return _Checked(None, token)
+    trusted = authorities(Path(ca), "ca") if ca is not None else None
+    private = chain = None
+    if certificate is not None and key is not None:
+        private, chain = key_pair(
+            Path(certificate), Path(key), fields=("certificate", "key"), of_server=False
+        )
+    tls = grpc.ssl_channel_credentials(trusted, private, chain)
+    if token is not None:
+        tls = grpc.composite_channel_credentials(tls, grpc.access_token_call_credentials(token))
+    return _Checked(tls, token)
+
+
+def _token(token: str | None) -> tuple[str | None, str]:
+    """The token, and what the user calls it."""
+    name = "token"
+    if token is None:
+        token, name = os.environ.get(TOKEN_VARIABLE) or None, TOKEN_VARIABLE
+    if token is not None and not re.fullmatch("[!-~]+", token):
+        raise InputError(f"{name} must be of visible ASCII characters without spaces; correct it")
+    return token, name
+
+
+def _stays_here(target: str) -> bool:
+    """Whether gRPC reaches this target without leaving the machine, as far as its text tells."""
+    if target.startswith(("unix:", "unix-abstract:")):
+        return True
+    host = re.sub(r"^(?:dns:(?:///?)?|ipv4:|ipv6:)", "", target)
+    host = host.rpartition(":")[0].strip("[]") or host
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

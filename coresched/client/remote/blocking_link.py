@@ -12,7 +12,7 @@ import grpc
 
 from coresched.client.credentials import blocking_channel
 from coresched.client.errors import BatchClosedError, ServiceError, SessionLostError
-from coresched.client.remote.attempts import ATTEMPT_S, delays
+from coresched.client.remote.attempts import ATTEMPT_S, CHANNEL_OPTIONS, delays
 from coresched.client.remote.options import Connection
 from coresched.client.remote.records import ReportPages, summary
 from coresched.client.remote.session import Session, new_id
@@ -36,6 +36,7 @@ class BlockingLink:
             ca=connection.ca,
             certificate=connection.certificate,
             key=connection.key,
+            options=CHANNEL_OPTIONS,
         )
         self.stub = cast(Any, BatchesStub)(self._channel)
         self._left = threading.Event()
