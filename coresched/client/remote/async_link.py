@@ -163,6 +163,10 @@ class Wait:
     def give_up(self) -> None:
         self._task.cancel()
 
+    @property
+    def refused(self) -> bool:
+        return self._task.done() and (self._task.cancelled() or self._task.exception() is not None)
+
     async def reply(self) -> Any:
         """Cancelled, it gives up, unless `keep` was set: the caller ends the wait then."""
         try:

@@ -102,19 +102,19 @@ class Sample:
     async def _withdraw(self, wait: Wait) -> None:
         """While the wait goes on, so that the sample is this session's, admitted meanwhile or not."""
         try:
-            while not await self._withdrawn():
+            while not await self._withdrawn(wait):
                 await asyncio.sleep(HEARD_S)
         finally:
             wait.give_up()
 
-    async def _withdrawn(self) -> bool:
-        """Whether there is nothing left to withdraw: not if the service has not heard of the claim yet."""
+    async def _withdrawn(self, wait: Wait) -> bool:
+        """Whether there is nothing left to withdraw. The service may hear of the claim only after this."""
         try:
             await self.link.call(self.link.stub.FinishSample, self._finish(withdrawn=True))
         except ServiceError as error:
             if error.code != "FAILED_PRECONDITION":
                 raise
-            return await self.link.state_of(self.id) != pb.SAMPLE_STATE_OPEN
+            return wait.refused or await self.link.state_of(self.id) in ENDED
         return True
 
     def _finish(self, withdrawn: bool) -> pb.FinishSampleRequest:

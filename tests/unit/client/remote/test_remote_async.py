@@ -54,11 +54,13 @@ async def test_a_sample_cancelled_as_it_is_submitted_is_not_left_open(fake: Fake
         entering.cancel()
         submitting.go.set()
         # The service hears of the claim after the withdrawal, which it refuses then.
+        claim = fake.always["AwaitAdmission"] = Blocked(pb.AwaitAdmissionResponse())
         fake.script["FinishSample"].append(refuse(grpc.StatusCode.FAILED_PRECONDITION, "sample is open"))
         with pytest.raises(asyncio.CancelledError):
             await entering
-        assert {claim.sample for claim in fake.of("AwaitAdmission")} == {"a"}
-        assert {finish.withdrawn for finish in fake.of("FinishSample")} == {True}
+        await ended(claim)
+        assert [call.sample for call in fake.of("AwaitAdmission")] == ["a"]
+        assert [finish.withdrawn for finish in fake.of("FinishSample")] == [True, True]
 
 
 @pytest.mark.parametrize("granted", [False, True])
