@@ -116,9 +116,9 @@ def _weighted(text: str) -> tuple[str, float]:
 
 def run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without gRPC.
+    from coresched.listen import TcpAddress, UnixAddress, listen_address
     from coresched.service.batches.limits import Limits
     from coresched.service.journal import Journal
-    from coresched.service.listen import TcpAddress, UnixAddress, listen_address
     from coresched.service.server import Security, serve
     from coresched.service.state import ServiceState
     from coresched.service.table import RoutingTable

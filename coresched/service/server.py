@@ -12,9 +12,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from coresched.errors import InputError
+from coresched.listen import TcpAddress, UnixAddress
 from coresched.service.authentication import Authentication
 from coresched.service.batches.servicer import BATCHES
-from coresched.service.listen import TcpAddress, UnixAddress
 from coresched.service.prefix.calls import PrefixCalls
 from coresched.service.prefix.queues import WaitingQueues
 from coresched.service.prefix.servicer import PREFIX, prefix_handler

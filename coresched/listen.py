@@ -1,4 +1,4 @@
-"""Where the service listens: the text of `--listen`, checked so that each mistake has an error of its own."""
+"""Where a server listens: the text of `--listen`, checked so that each mistake has an error of its own."""
 
 from __future__ import annotations
 
