@@ -74,6 +74,17 @@ async def test_another_request_after_a_break_is_queued_anew() -> None:
     assert (await settled(bench.acquire(session, "a", None, request_id))).queue_s == 0.0
 
 
+async def test_a_wait_that_broke_off_does_not_go_on_after_the_next_turn() -> None:
+    bench, session = await ready("holder", "a")
+    await settled(bench.acquire(session, "holder"))
+    request_id = new_id()
+    await cancelled_after(bench, bench.acquire(session, "a", None, request_id), 5.0)
+    bench.start(session, "a")
+    bench.finish_turn(session, "a")
+    bench.release(session, "holder")
+    assert (await settled(bench.acquire(session, "a", None, request_id))).queue_s == 0.0
+
+
 async def cancelled_after(bench: Bench, wait: object, seconds: float) -> None:
     await blocked(wait)  # type: ignore[arg-type]
     bench.clock.moment += seconds
