@@ -137,13 +137,17 @@ queued.result()
 async def test_a_killed_client_leaves_its_waits_at_once_and_its_slots_after_its_grace(address: str) -> None:
     async with (
         Client(address, "killed", grace_s=30.0) as living,
-        Client(address, "killed", grace_s=2.0) as dying,
+        Client(address, "killed", grace_s=4.0) as dying,
     ):
         await living.call("SubmitSamples", samples=["a", "b", "c"])
         command = [sys.executable, "-c", CLIENT, address, dying.session]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            assert process.stdout.readline() == "holding\n"
+            holding = asyncio.ensure_future(asyncio.to_thread(process.stdout.readline))
+            while not holding.done():  # a process may take longer to start than its grace period
+                await dying.progress()
+                await asyncio.sleep(0.1)
+            assert await holding == "holding\n"
             await living.until(lambda progress: progress.environment_queued == progress.waiting == 1)
             process.kill()
         broken = await living.until(lambda progress: progress.environment_queued == progress.waiting == 0)
