@@ -1,4 +1,4 @@
-"""`coresched serve`: the router as a gRPC service for many harness processes."""
+"""`coresched serve`: router and batches as a gRPC service for many harness processes."""
 
 import argparse
 import asyncio
@@ -19,10 +19,11 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     parser = add_command(
         commands,
         "serve",
-        summary="route for many harness processes over gRPC",
-        description="Serve load-bounded consistent hashing over gRPC (coresched.v1.Router, with health and\n"
-        "reflection). Prints the address it listens on. Stops on SIGTERM or Ctrl-C: open calls\n"
-        "and streams may go on for the grace period; a second signal ends them at once.",
+        summary="route and schedule for many harness processes over gRPC",
+        description="Serve load-bounded consistent hashing and shared batches over gRPC (coresched.v1:\n"
+        "Router and Batches, with health and reflection). Prints the address it listens on. Stops on\n"
+        "SIGTERM or Ctrl-C: open calls and streams may go on for the grace period, but calls that\n"
+        "wait for a slot end; a second signal ends all of them at once.",
         example="coresched serve --listen 127.0.0.1:50071 --worker w0 --worker w1=2",
     )
     parser.add_argument(
@@ -145,6 +146,7 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(address, UnixAddress) and tls is not None:
         raise InputError(f"--tls-certificate is for TCP, got --listen {address}; leave TLS out on a socket")
     if isinstance(address, TcpAddress) and not address.loopback:
+<<<<<<< HEAD
         if args.tokens is not None and tls is None:
             raise InputError(
                 f"--tokens would be sent in the clear to --listen {address}, which is not loopback; "
@@ -156,6 +158,13 @@ def run(args: argparse.Namespace) -> int:
                 "route, release and remove workers; add --tokens or --tls-client-ca"
             )
     tokens = partial(read_tokens, args.tokens) if args.tokens is not None else None
+=======
+        print(
+            f"coresched serve: {address.host} is not loopback, and there is no authentication: "
+            "whoever reaches it may route, release and remove workers, and open and close batches",
+            file=sys.stderr,
+        )
+>>>>>>> batches
 
     def announce(listening: str) -> None:
         print(f"coresched serve: listening on {listening}", flush=True)

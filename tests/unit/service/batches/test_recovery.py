@@ -1,8 +1,10 @@
 """Facts applied again give the state again; what was alive goes on."""
 
-from batching import Bench, blocked, cancelled, new_id, settled, snapshot, ticks
+from batching import Bench, MemoryLog, blocked, cancelled, new_id, settled, snapshot, ticks
 from grpc import StatusCode
 
+from coresched.service.batches.log import JournalError
+from coresched.service.identity import Caller, act_as
 from coresched.v1 import batches_pb2 as pb
 
 UNREADY = StatusCode.FAILED_PRECONDITION
@@ -176,3 +178,40 @@ async def test_an_environment_wait_that_broke_off_before_the_restart_goes_on_aft
     again = bench.restarted()
     again.release(session, "b")
     assert (await settled(again.acquire(session, "c", None, request_id))).queue_s == 4.0
+
+
+async def test_answers_after_a_restart_are_those_of_the_tenant() -> None:
+    bench = Bench()
+    call = pb.OpenBatchRequest(request_id=new_id(), batch="b", options=pb.BatchOptions(sample_concurrency=1))
+    act_as(Caller("one", False))
+    mine = bench.service.sessions.open_batch(call)
+    act_as(Caller("two", False))
+    other = bench.service.sessions.open_batch(call)
+    assert mine.session != other.session
+    act_as(Caller("", True))
+    again = bench.restarted()  # as no tenant's call
+    act_as(Caller("one", False))
+    assert again.service.sessions.open_batch(call) == mine
+    act_as(Caller("two", False))
+    assert again.service.sessions.open_batch(call) == other
+    act_as(Caller("", True))
+
+
+async def test_what_the_journal_cannot_keep_is_not_answered() -> None:
+    class FullDisk(MemoryLog):
+        full = True
+
+        async def committed(self, sequence: int) -> None:
+            if self.full:
+                raise JournalError("no space left on device")
+
+    bench = Bench()
+    bench.log = bench.service.parts.recorder._log = FullDisk()
+    bench.open()
+    committed = bench.service.parts.recorder.committed
+    with bench.refused(
+        StatusCode.UNAVAILABLE, "", "journal cannot be written: no space left on device; send the call again"
+    ):
+        await committed()
+    bench.log.full = False
+    await committed()
