@@ -146,7 +146,6 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(address, UnixAddress) and tls is not None:
         raise InputError(f"--tls-certificate is for TCP, got --listen {address}; leave TLS out on a socket")
     if isinstance(address, TcpAddress) and not address.loopback:
-<<<<<<< HEAD
         if args.tokens is not None and tls is None:
             raise InputError(
                 f"--tokens would be sent in the clear to --listen {address}, which is not loopback; "
@@ -155,16 +154,9 @@ def run(args: argparse.Namespace) -> int:
         if args.tokens is None and args.tls_client_ca is None:
             report(
                 f"{address.host} is not loopback, and there is no authentication: whoever reaches it may "
-                "route, release and remove workers; add --tokens or --tls-client-ca"
+                "route, remove workers and close batches; add --tokens or --tls-client-ca"
             )
     tokens = partial(read_tokens, args.tokens) if args.tokens is not None else None
-=======
-        print(
-            f"coresched serve: {address.host} is not loopback, and there is no authentication: "
-            "whoever reaches it may route, release and remove workers, and open and close batches",
-            file=sys.stderr,
-        )
->>>>>>> batches
 
     def announce(listening: str) -> None:
         print(f"coresched serve: listening on {listening}", flush=True)
