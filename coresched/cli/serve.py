@@ -1,29 +1,37 @@
-"""`coresched serve`: the router as a gRPC service for many harness processes."""
+"""`coresched serve`: router and batches as a gRPC service for many harness processes."""
 
 import argparse
 import asyncio
+import os
 import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coresched.cli.parser import CommandParser, add_command, count, number
 from coresched.errors import InputError
+
+if TYPE_CHECKING:
+    from coresched.service.tls import TlsFiles
 
 
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     parser = add_command(
         commands,
         "serve",
-        summary="route for many harness processes over gRPC",
-        description="Serve load-bounded consistent hashing over gRPC (coresched.v1.Router, with health and\n"
-        "reflection). Prints the address it listens on. Stops on SIGTERM or Ctrl-C: open calls\n"
-        "and streams may go on for the grace period; a second signal ends them at once.",
+        summary="route and schedule for many harness processes over gRPC",
+        description="Serve load-bounded consistent hashing and shared batches over gRPC (coresched.v1:\n"
+        "Router and Batches, with health and reflection). Prints the address it listens on. Stops on\n"
+        "SIGTERM or Ctrl-C: open calls and streams may go on for the grace period, but calls that\n"
+        "wait for a slot end; a second signal ends all of them at once.",
         example="coresched serve --listen 127.0.0.1:50071 --worker w0 --worker w1=2",
     )
     parser.add_argument(
         "--listen",
         default="127.0.0.1:50071",
         metavar="HOST:PORT|unix:PATH",
-        help="where to listen; port 0 is any free one; whoever can connect may do everything, so keep to "
-        "loopback or a unix socket unless the network is trusted (default %(default)s)",
+        help="where to listen; port 0 is any free one; without --tokens and --tls-client-ca whoever can "
+        "connect may do everything (default %(default)s)",
     )
     parser.add_argument(
         "--worker",
@@ -34,6 +42,13 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="NAME[=WEIGHT]",
         help="a worker routable from the start, and its capacity relative to the others (default 1); "
         "repeat for each worker",
+    )
+    parser.add_argument(
+        "--journal",
+        default="coresched-journal.sqlite3",
+        metavar="FILE|none",
+        help="where to keep what happens, so that a service started again with it goes on; made if there is "
+        "none; 'none' keeps nothing (default %(default)s, in the working directory)",
     )
     parser.add_argument(
         "--load-bound",
@@ -55,6 +70,25 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         default=10.0,
         metavar="S",
         help="seconds that open calls and streams may go on after the signal to stop (default %(default)g)",
+    )
+    parser.add_argument(
+        "--tokens",
+        type=Path,
+        metavar="FILE",
+        help="JSON list of the tokens that calls must have, each with its tenant; read again on SIGHUP",
+    )
+    parser.add_argument(
+        "--tls-certificate",
+        type=Path,
+        metavar="FILE",
+        help="serve TLS with this certificate chain (PEM); read again on SIGHUP",
+    )
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="private key of the certificate (PEM)")
+    parser.add_argument(
+        "--tls-client-ca",
+        type=Path,
+        metavar="FILE",
+        help="accept only clients with a certificate of this CA (PEM)",
     )
     parser.add_argument(
         "--max-open-batches",
@@ -83,10 +117,17 @@ def _weighted(text: str) -> tuple[str, float]:
 
 def run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without gRPC.
+    from coresched.listen import TcpAddress, UnixAddress, listen_address
     from coresched.service.batches.limits import Limits
-    from coresched.service.listen import TcpAddress, listen_address
-    from coresched.service.server import serve
+    from coresched.service.journal import Journal
+    from coresched.service.server import Security, serve
+    from coresched.service.state import ServiceState
     from coresched.service.table import RoutingTable
+    from coresched.service.tls import ServerTls
+    from coresched.service.tokens import read_tokens
+
+    def report(line: str) -> None:
+        print(f"coresched serve: {line}", file=sys.stderr, flush=True)
 
     workers: dict[str, float] = {}
     for name, weight in args.workers:
@@ -97,17 +138,55 @@ def run(args: argparse.Namespace) -> int:
         table = RoutingTable(workers, load_bound=args.load_bound, virtual_nodes=args.virtual_nodes)
     except ValueError as error:
         raise InputError(f"--worker or --virtual-nodes: {error}") from None
+    if args.tokens is not None and os.environ.get("GRPC_TRACE"):
+        raise InputError("--tokens needs GRPC_TRACE unset: with it gRPC prints the metadata of each call")
+    files = _tls_files(args)
+    tls = ServerTls(files) if files is not None else None
     address = listen_address(args.listen)
+    if isinstance(address, UnixAddress) and tls is not None:
+        raise InputError(f"--tls-certificate is for TCP, got --listen {address}; leave TLS out on a socket")
     if isinstance(address, TcpAddress) and not address.loopback:
-        print(
-            f"coresched serve: {address.host} is not loopback, and there is no authentication: "
-            "whoever reaches it may route, release and remove workers",
-            file=sys.stderr,
-        )
+        if args.tokens is not None and tls is None:
+            raise InputError(
+                f"--tokens would be sent in the clear to --listen {address}, which is not loopback; "
+                "add --tls-certificate and --tls-key"
+            )
+        if args.tokens is None and args.tls_client_ca is None:
+            report(
+                f"{address.host} is not loopback, and there is no authentication: whoever reaches it may "
+                "route, remove workers and close batches; add --tokens or --tls-client-ca"
+            )
+    tokens = partial(read_tokens, args.tokens) if args.tokens is not None else None
 
     def announce(listening: str) -> None:
         print(f"coresched serve: listening on {listening}", flush=True)
 
-    limits = Limits(open_batches=args.max_open_batches, waiters=args.max_waiters)
-    asyncio.run(serve(table, address, grace_s=args.grace_s, announce=announce, limits=limits))
-    return 0
+    state = ServiceState(
+        table,
+        journal=None if args.journal == "none" else Journal(args.journal),
+        limits=Limits(open_batches=args.max_open_batches, waiters=args.max_waiters),
+        report=report,
+    )
+    serving = serve(
+        state,
+        address,
+        grace_s=args.grace_s,
+        announce=announce,
+        security=Security(tls, tokens),
+        report=report,
+    )
+    return 0 if asyncio.run(serving) else 1
+
+
+def _tls_files(args: argparse.Namespace) -> "TlsFiles | None":
+    from coresched.service.tls import TlsFiles
+
+    certificate, key, client_ca = args.tls_certificate, args.tls_key, args.tls_client_ca
+    if certificate is None and key is None and client_ca is None:
+        return None
+    if certificate is None:
+        given = "--tls-key" if key is not None else "--tls-client-ca"
+        raise InputError(f"{given} must be given with --tls-certificate; add it")
+    if key is None:
+        raise InputError("--tls-certificate must be given with --tls-key; add it")
+    return TlsFiles(certificate, key, client_ca)

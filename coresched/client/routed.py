@@ -93,10 +93,9 @@ def own_or_given(
                 f"got {sorted(workers)!r}"
             )
         return router
-    if weights is None:
-        return SharedRouter(workers, load_bound=load_bound, virtual_nodes=virtual_nodes)
-    for name in weights:
-        if name not in workers:
+    shares = dict.fromkeys(workers, 1.0)
+    for name, weight in (weights or {}).items():
+        if name not in shares:
             raise ValueError(f"weights must name workers among {sorted(workers)!r}, got {name!r}")
-    shares = {name: weights.get(name, 1.0) for name in workers}
+        shares[name] = weight
     return SharedRouter(shares, load_bound=load_bound, virtual_nodes=virtual_nodes)

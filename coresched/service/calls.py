@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 
+import grpc
 from google.protobuf.message import Message
 
 from coresched.service.answers import REMEMBERED_ANSWERS, AnswerMemory
-from coresched.service.table import UNARY, Flight, Owner, RoutingTable
+from coresched.service.batches.facts import WorkerDrained, WorkerRemoved
+from coresched.service.identity import current_caller, current_tenant
+from coresched.service.refusal import RefusedError
+from coresched.service.table import UNARY, Flight, Owner, RoutingTable, Standing
+from coresched.service.workers import REGISTERED, RouterAnswers, WorkerRecord
 from coresched.v1 import router_pb2 as pb
 
 
@@ -19,25 +24,51 @@ class _Call(Protocol):
 C = TypeVar("C", bound=_Call)
 M = TypeVar("M", bound=Message)
 
-# One of each for all answers: an empty message of one's own would take most of the memory of an answer.
-_REGISTERED = pb.RegisterWorkerResponse()
+# One for all answers: an empty message of one's own would take most of the memory of an answer.
 _RELEASED = pb.ReleaseResponse()
+
+_STATES = {
+    Standing.ROUTABLE: pb.WORKER_STATE_ROUTABLE,
+    Standing.DRAINING: pb.WORKER_STATE_DRAINING,
+    Standing.REMOVED: pb.WORKER_STATE_REMOVED,
+}
 
 
 class RouterCalls:
-    """Requests to answers. A refused call raises RefusedError and is not remembered: it changed nothing."""
+    """Requests to answers. A refused call raises RefusedError and is not remembered: it changed nothing.
 
-    def __init__(self, table: RoutingTable, remembered: int = REMEMBERED_ANSWERS) -> None:
+    Workers are of all tenants, requests in flight and answers of the tenant whose call is being served.
+    """
+
+    def __init__(
+        self,
+        table: RoutingTable,
+        remembered: int = REMEMBERED_ANSWERS,
+        *,
+        answers: RouterAnswers | None = None,
+        record: WorkerRecord | None = None,
+    ) -> None:
+        """`answers` are those remembered from before a restart; `record` keeps what changes the workers."""
         self._table = table
-        self._answers: AnswerMemory[Flight | Message] = AnswerMemory(remembered)
+        self._answers: RouterAnswers = AnswerMemory(remembered) if answers is None else answers
+        self._record = WorkerRecord() if record is None else record
+        self._unary = {"": UNARY}
 
     def register_worker(self, call: pb.RegisterWorkerRequest) -> pb.RegisterWorkerResponse:
+        _require_managing()
         return self._once(call, self._register)
 
+    def drain_worker(self, call: pb.DrainWorkerRequest) -> pb.DrainWorkerResponse:
+        _require_managing()
+        return self._once(call, self._drain)
+
     def remove_worker(self, call: pb.RemoveWorkerRequest) -> pb.RemoveWorkerResponse:
-        return self._once(
-            call, lambda call: pb.RemoveWorkerResponse(in_flight=self._table.remove(call.worker))
-        )
+        _require_managing()
+        return self._once(call, self._remove)
+
+    async def recorded(self) -> None:
+        """Return once all that changed the workers is durable. Refused: UNAVAILABLE if it cannot be."""
+        await self._record.committed()
 
     def list_workers(self, call: pb.ListWorkersRequest) -> pb.ListWorkersResponse:
         return pb.ListWorkersResponse(
@@ -46,7 +77,7 @@ class RouterCalls:
                     worker=name,
                     weight=entry.weight,
                     in_flight=entry.in_flight,
-                    state=pb.WORKER_STATE_ROUTABLE if entry.routable else pb.WORKER_STATE_REMOVED,
+                    state=_STATES[entry.standing],
                 )
                 for name, entry in self._table.workers().items()
             ],
@@ -54,8 +85,12 @@ class RouterCalls:
             virtual_nodes=self._table.virtual_nodes,
         )
 
-    def route(self, call: pb.RouteRequest, owner: Owner = UNARY) -> pb.RouteResponse:
-        """Place a request, which then belongs to `owner`, also if this call retries one made elsewhere."""
+    def route(self, call: pb.RouteRequest, owner: Owner | None = None) -> pb.RouteResponse:
+        """Place a request, which then belongs to `owner`, also if this call retries one made elsewhere.
+
+        Without an owner it belongs to the unary calls of the tenant.
+        """
+        owner = owner or self._unary_owner()
         flight = cast("Flight | None", self._answers.find(call.request_id, call))
         if flight is None:
             flight = self._table.route(call.label, call.exclude, owner=owner, request_id=call.request_id)
@@ -64,21 +99,42 @@ class RouterCalls:
             self._table.hand_over(flight, owner)
         return pb.RouteResponse(worker=flight.worker)
 
-    def release(self, call: pb.ReleaseRequest, owner: Owner = UNARY) -> pb.ReleaseResponse:
+    def release(self, call: pb.ReleaseRequest, owner: Owner | None = None) -> pb.ReleaseResponse:
         def carry_out(call: pb.ReleaseRequest) -> pb.ReleaseResponse:
-            self._table.release(call.label, call.worker, owner=owner)
+            self._table.release(call.label, call.worker, owner=owner or self._unary_owner())
             return _RELEASED
 
         return self._once(call, carry_out)
 
     def end_stream(self, owner: Owner) -> None:
-        """Release what the stream left in flight, and forget the answers: a retry elsewhere routes anew."""
+        """Release what the stream left in flight, and forget the answers: a retry elsewhere routes anew.
+
+        To be called as the tenant of the stream.
+        """
         for flight in self._table.release_all(owner):
             self._answers.forget(flight.request_id, flight)
 
     def _register(self, call: pb.RegisterWorkerRequest) -> pb.RegisterWorkerResponse:
-        self._table.register(call.worker, call.weight if call.HasField("weight") else 1.0)
-        return _REGISTERED
+        self._table.register(call.worker, call.weight if call.HasField("weight") else None)
+        self._record.registered(call, self._table.workers()[call.worker].weight)
+        return REGISTERED
+
+    def _drain(self, call: pb.DrainWorkerRequest) -> pb.DrainWorkerResponse:
+        answer = pb.DrainWorkerResponse(in_flight=self._table.drain(call.worker))
+        self._record.taken_off(WorkerDrained, call, answer.in_flight)
+        return answer
+
+    def _remove(self, call: pb.RemoveWorkerRequest) -> pb.RemoveWorkerResponse:
+        answer = pb.RemoveWorkerResponse(in_flight=self._table.remove(call.worker))
+        self._record.taken_off(WorkerRemoved, call, answer.in_flight)
+        return answer
+
+    def _unary_owner(self) -> Owner:
+        tenant = current_tenant()
+        owner = self._unary.get(tenant)
+        if owner is None:
+            owner = self._unary[tenant] = Owner.of_unary_calls()
+        return owner
 
     def _once(self, call: C, carry_out: Callable[[C], M]) -> M:
         message = cast(Message, call)
@@ -88,3 +144,12 @@ class RouterCalls:
             answer = carry_out(call)
             self._answers.keep(call.request_id, message, answer)
         return answer
+
+
+def _require_managing() -> None:
+    if not current_caller().manages_workers:
+        raise RefusedError(
+            grpc.StatusCode.PERMISSION_DENIED,
+            "",
+            "workers are managed with a token that has manages_workers true, the one of this call has not",
+        )

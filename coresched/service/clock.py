@@ -15,6 +15,11 @@ class ServiceClock:
         self._offset = max(time.time(), not_before) - time.monotonic()
         self._last = not_before
 
+    def go_on_from(self, at: float) -> None:
+        """Never tell a time before this one from now on."""
+        self._offset = max(self._offset, at - time.monotonic())
+        self._last = max(self._last, at)
+
     def now(self) -> float:
         # The sum is rounded, so that its order needs a guard.
         self._last = max(self._last, time.monotonic() + self._offset)

@@ -1,28 +1,40 @@
-"""The gRPC server: Router and Batches with standard health and reflection, from start to graceful stop."""
+"""The gRPC server: the services with standard health and reflection, from start to graceful stop."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from coresched.errors import InputError
-from coresched.service.batches.limits import Limits
-from coresched.service.batches.servicer import BATCHES, BatchesService
-from coresched.service.calls import RouterCalls
-from coresched.service.listen import TcpAddress, UnixAddress
+from coresched.listen import TcpAddress, UnixAddress
+from coresched.service.authentication import Authentication
+from coresched.service.batches.servicer import BATCHES
+from coresched.service.prefix.calls import PrefixCalls
+from coresched.service.prefix.queues import WaitingQueues
+from coresched.service.prefix.servicer import PREFIX, prefix_handler
 from coresched.service.servicer import ROUTER, router_handler
-from coresched.service.table import RoutingTable
+from coresched.service.state import ServiceState
+from coresched.service.tls import ServerTls
+from coresched.service.tokens import Tokens
 
 LARGEST_MESSAGE_BYTES = 64 * 1024
+LARGEST_METADATA_BYTES = 8 * 1024
+MOST_STREAMS = 1024
+"""Most calls and streams that one connection may have open; its client makes further ones wait."""
 
 _OPTIONS = [
     ("grpc.so_reuseport", 0),  # else a second server shares the port, and requests go to either
     ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
+    # Both, as between a soft and a hard limit gRPC refuses at random.
+    ("grpc.max_metadata_size", LARGEST_METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", LARGEST_METADATA_BYTES),
+    ("grpc.max_concurrent_streams", MOST_STREAMS),
     # A client that vanished without a word is noticed within 50 s, and its streams end.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 20_000),
@@ -30,48 +42,110 @@ _OPTIONS = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Who may connect and call, each read again at every SIGHUP; by default everyone who reaches the port."""
+
+    tls: ServerTls | None = None
+    read_tokens: Callable[[], Tokens] | None = None
+    """Raises InputError for tokens that cannot be used."""
+
+
 async def serve(
-    table: RoutingTable,
+    state: ServiceState,
     address: TcpAddress | UnixAddress,
     *,
     grace_s: float,
     announce: Callable[[str], None],
-    limits: Limits | None = None,
-) -> None:
+    security: Security = Security(),
+    report: Callable[[str], None] = lambda line: None,
+) -> bool:
     """Serve until SIGTERM or SIGINT, then let open calls and streams go on for `grace_s` seconds.
 
     Calls of Batches that wait end at once then. `announce` is called with the address once it accepts
-    connections. A second signal ends what is still open at once. Raises InputError if the address was taken
-    meanwhile.
+    connections, `report` with what came of a SIGHUP. A second signal to stop ends what is still open at once.
+    A journal that cannot be written any more is reported and stops the service; then, and only then, this
+    returns False. Raises InputError if the address was taken meanwhile, or the tokens or the journal cannot
+    be used.
     """
-    server = grpc.aio.server(options=_OPTIONS)
-    batches = BatchesService(table, limits=limits)
-    server.add_generic_rpc_handlers((router_handler(RouterCalls(table)), batches.handler()))
+    stops: asyncio.Queue[int | None] = asyncio.Queue()
+    if state.journal is None:
+        await _serve_until(stops, state, address, grace_s, announce, security, report)
+        return True
+    failed = False
+
+    def stop(why: str) -> None:
+        nonlocal failed
+        failed = True
+        report(f"--journal {why}; make room or give another --journal FILE, and start again")
+        stops.put_nowait(None)
+
+    state.journal.start(stop)
+    try:
+        await _serve_until(stops, state, address, grace_s, announce, security, report)
+    finally:
+        await state.journal.close()
+    return not failed
+
+
+async def _serve_until(
+    stops: asyncio.Queue[int | None],
+    state: ServiceState,
+    address: TcpAddress | UnixAddress,
+    grace_s: float,
+    announce: Callable[[str], None],
+    security: Security,
+    report: Callable[[str], None],
+) -> None:
+    tls, read_tokens = security.tls, security.read_tokens
+    authentication = Authentication(read_tokens()) if read_tokens is not None else None
+    server = grpc.aio.server(options=_OPTIONS, interceptors=[authentication] if authentication else None)
+    batches = state.batches
+    server.add_generic_rpc_handlers(
+        (router_handler(state.router), batches.handler(), prefix_handler(PrefixCalls(WaitingQueues())))
+    )
     status = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(status, server)
     reflection.enable_server_reflection(
-        (ROUTER, BATCHES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+        (ROUTER, BATCHES, PREFIX, health.SERVICE_NAME, reflection.SERVICE_NAME), server
     )
-    for service in ("", ROUTER, BATCHES):
+    for service in ("", ROUTER, BATCHES, PREFIX):
         await status.set(service, health_pb2.HealthCheckResponse.SERVING)
     try:
-        port = server.add_insecure_port(str(address))
+        if tls is None:
+            port = server.add_insecure_port(str(address))
+        else:
+            port = server.add_secure_port(str(address), tls.credentials)
     except RuntimeError:
         raise InputError(f"--listen {address} cannot be used; choose another address") from None
     if isinstance(address, TcpAddress):
         address = TcpAddress(address.host, port)
-    signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signals.put_nowait, number)
+        loop.add_signal_handler(number, stops.put_nowait, number)
+
+    def reload() -> None:
+        try:
+            fresh = read_tokens() if read_tokens is not None else None
+            if tls is not None:
+                tls.reload()
+        except InputError as error:
+            report(f"{error}; what was read before stays in use")
+            return
+        if authentication is not None and fresh is not None:
+            authentication.tokens = fresh
+        report("the files of --tokens and --tls-... were read again and are in use")
+
+    if tls is not None or authentication is not None:
+        loop.add_signal_handler(signal.SIGHUP, reload)
     expiry = asyncio.create_task(batches.run())
     await server.start()
     announce(str(address))
-    await signals.get()
+    await stops.get()
     await status.enter_graceful_shutdown()
     batches.stop_waiting()
     stopping = asyncio.create_task(server.stop(grace_s))
-    again = asyncio.create_task(signals.get())
+    again = asyncio.create_task(stops.get())
     await asyncio.wait((stopping, again), return_when=asyncio.FIRST_COMPLETED)
     if again.done():
         await server.stop(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import NoReturn
 
 from grpc import StatusCode
@@ -13,6 +14,9 @@ from coresched.service.refusal import RefusedError, checked_label, refuse_argume
 
 LARGEST_SHARE = 1 << 20
 """Most points on the ring that a registered worker may have: about a second of work for the server."""
+
+MOST_WORKERS = 10_000
+"""Most workers of a table, those that are draining or removed included."""
 
 
 def _check_share(weight: float, virtual_nodes: int) -> None:
@@ -24,11 +28,23 @@ def _check_share(weight: float, virtual_nodes: int) -> None:
 
 
 class Owner:
-    """Whom requests in flight belong to: one stream, or `UNARY`. Known by identity alone."""
+    """Whom requests in flight belong to: one stream, or the unary calls of one tenant.
+
+    Known by identity alone. ``routed`` ends the sentence that the release of another owner's request gets.
+    """
+
+    __slots__ = ("__weakref__", "routed")
+
+    def __init__(self, routed: str = "on this stream") -> None:
+        self.routed = routed
+
+    @classmethod
+    def of_unary_calls(cls) -> Owner:
+        return cls("by a unary call")
 
 
-UNARY = Owner()
-"""The owner of the requests that were routed outside of any stream."""
+UNARY = Owner.of_unary_calls()
+"""The owner of what was routed outside of any stream, where there are no tenants."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,13 +58,25 @@ class Flight:
     in_flight: bool = True
 
 
+class Standing(Enum):
+    """Where a worker stands."""
+
+    ROUTABLE = "on the ring"
+    DRAINING = "off the ring, and kept also without requests in flight"
+    REMOVED = "off the ring, and forgotten with its last request in flight"
+
+
 @dataclass(slots=True)
 class WorkerEntry:
-    """One worker; `in_flight` is L(w) in requests, `routable` false once it was removed."""
+    """One worker; `in_flight` is L(w) in requests."""
 
     weight: float
     in_flight: int = 0
-    routable: bool = True
+    standing: Standing = Standing.ROUTABLE
+
+    @property
+    def routable(self) -> bool:
+        return self.standing is Standing.ROUTABLE
 
 
 class RoutingTable:
@@ -60,7 +88,9 @@ class RoutingTable:
     def __init__(
         self, workers: Mapping[str, float], *, load_bound: float = 1.25, virtual_nodes: int = 128
     ) -> None:
-        """Takes what LoadBoundedRouter takes and raises what it raises, and ValueError over LARGEST_SHARE."""
+        """Takes what LoadBoundedRouter takes and raises what it raises, and ValueError over a limit above."""
+        if len(workers) > MOST_WORKERS:
+            raise ValueError(f"workers must be at most {MOST_WORKERS}, got {len(workers)}")
         for weight in workers.values():
             _check_share(weight, virtual_nodes)
         self._router = LoadBoundedRouter(workers, load_bound, virtual_nodes)
@@ -76,11 +106,16 @@ class RoutingTable:
         return self._router.virtual_nodes
 
     def workers(self) -> Mapping[str, WorkerEntry]:
-        """The routable workers and the removed ones with requests in flight, in order of registration."""
+        """Workers routable, draining, or removed with requests in flight, in order of registration."""
         return self._workers
 
-    def register(self, worker: str, weight: float) -> None:
-        """Make a worker routable. Refused: ALREADY_EXISTS, INVALID_ARGUMENT for worker and weight."""
+    def register(self, worker: str, weight: float | None) -> None:
+        """Make a worker routable, draining or removed ones again.
+
+        Its places on the ring follow from its name, so the labels it had as home come back. Without a weight,
+        a draining worker has the one it had, any other 1. Refused: ALREADY_EXISTS, INVALID_ARGUMENT for
+        worker and weight, RESOURCE_EXHAUSTED beyond MOST_WORKERS.
+        """
         checked_label("worker", worker)
         entry = self._workers.get(worker)
         if entry is not None and entry.routable:
@@ -89,6 +124,14 @@ class RoutingTable:
                 "worker",
                 f"worker {shown(worker)} is routable already; remove it first to change its weight",
             )
+        if entry is None and len(self._workers) >= MOST_WORKERS:
+            raise RefusedError(
+                StatusCode.RESOURCE_EXHAUSTED,
+                "worker",
+                f"worker {shown(worker)} would be one more than {MOST_WORKERS} workers; remove another first",
+            )
+        if weight is None:
+            weight = entry.weight if entry is not None and entry.standing is Standing.DRAINING else 1.0
         try:
             _check_share(weight, self.virtual_nodes)
             self._router.add_worker(worker, weight)
@@ -98,21 +141,45 @@ class RoutingTable:
             self._workers[worker] = WorkerEntry(weight)
         else:
             entry.weight = weight
-            entry.routable = True
+            entry.standing = Standing.ROUTABLE
+
+    def drain(self, worker: str) -> int:
+        """Route nothing more to a worker; its requests still in flight.
+
+        It is off the ring and out of W and L_tot, yet listed and known until removed or registered again.
+        Refused: NOT_FOUND, INVALID_ARGUMENT.
+        """
+        entry = self._present(worker)
+        self._take_off_the_ring(worker, entry, Standing.DRAINING)
+        return entry.in_flight
 
     def remove(self, worker: str) -> int:
-        """Take a worker off the ring; its requests still in flight. Refused: NOT_FOUND, INVALID_ARGUMENT."""
-        checked_label("worker", worker)
-        entry = self._workers.get(worker)
-        if entry is None or not entry.routable:
-            raise RefusedError(
-                StatusCode.NOT_FOUND, "worker", f"worker must be routable, got {shown(worker)}, which is not"
-            )
-        self._router.remove_worker(worker)
-        entry.routable = False
+        """Route nothing more to a worker, and forget it with its last request in flight; how many there are.
+
+        Refused: NOT_FOUND, INVALID_ARGUMENT.
+        """
+        entry = self._present(worker)
+        self._take_off_the_ring(worker, entry, Standing.REMOVED)
         if entry.in_flight == 0:
             del self._workers[worker]
         return entry.in_flight
+
+    def _present(self, worker: str) -> WorkerEntry:
+        """The entry of a worker that is not removed."""
+        checked_label("worker", worker)
+        entry = self._workers.get(worker)
+        if entry is None or entry.standing is Standing.REMOVED:
+            raise RefusedError(
+                StatusCode.NOT_FOUND,
+                "worker",
+                f"worker must be routable or draining, got {shown(worker)}, which is neither",
+            )
+        return entry
+
+    def _take_off_the_ring(self, worker: str, entry: WorkerEntry, standing: Standing) -> None:
+        if entry.routable:
+            self._router.remove_worker(worker)
+        entry.standing = standing
 
     def route(self, label: str, exclude: Collection[str], *, owner: Owner, request_id: str) -> Flight:
         """Place one request, by the rule of LoadBoundedRouter.route.
@@ -123,9 +190,11 @@ class RoutingTable:
         checked_label("label", label)
         if exclude:
             self._check_exclude(exclude)
+            # The ring does not know a draining worker without requests, and needs no word of the others.
+            exclude = [name for name in exclude if self._workers[name].routable]
         elif not any(entry.routable for entry in self._workers.values()):
             self._refuse_without_workers()
-        worker = self._router.route(label, exclude)
+        worker = self._router.route(label, exclude or ())
         self._workers[worker].in_flight += 1
         flight = Flight(label, worker, owner, request_id)
         self._hold(flight)
@@ -174,12 +243,11 @@ class RoutingTable:
             )
         found = self._flights.get(owner, {}).get((label, worker))
         if not found:
-            where = "by a unary call" if owner is UNARY else "on this stream"
             raise RefusedError(
                 StatusCode.NOT_FOUND,
                 "label",
                 f"label {shown(label)} has no request in flight on worker {shown(worker)} "
-                f"that was routed {where}",
+                f"that was routed {owner.routed}",
             )
         self._end(found[-1])
 
@@ -219,7 +287,7 @@ class RoutingTable:
         raise RefusedError(
             StatusCode.FAILED_PRECONDITION,
             "",
-            "a worker must be registered before a label can be routed, there is none",
+            "a worker must be registered before a label can be routed, none is routable",
         )
 
     def _hold(self, flight: Flight) -> None:
@@ -241,5 +309,5 @@ class RoutingTable:
         self._router.release(flight.worker)
         entry = self._workers[flight.worker]
         entry.in_flight -= 1
-        if entry.in_flight == 0 and not entry.routable:
+        if entry.in_flight == 0 and entry.standing is Standing.REMOVED:
             del self._workers[flight.worker]

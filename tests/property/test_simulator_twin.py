@@ -2,12 +2,12 @@
 
 from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
-from simulated import batches, models, outcome_of, prepare, runs
+from simulated import batches, models, outcome_of, prepare, runs, settings, small_model, trajectory
 
 from coresched.errors import InputError
 from coresched.lab.bounds import lower_bounds
 from coresched.lab.simulator.memory import SLOT_UNITS
-from coresched.lab.simulator.model import WorkerModel
+from coresched.lab.simulator.model import StepTimes, WorkerModel
 from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.twin.cluster import Cluster as TwinCluster
 from coresched.lab.simulator.twin.worker import SimulatedWorker
@@ -29,6 +29,18 @@ def test_compiled_and_twin_count_the_same(
 ) -> None:
     assume(fits(trajectories, run, model))
     assert outcome_of(trajectories, run, model) == TwinCluster(*prepare(trajectories, run, model)).run()
+
+
+def test_an_arrival_ends_a_run_where_a_step_costs_next_to_nothing_for_its_context() -> None:
+    zero = dict.fromkeys(StepTimes.__struct_fields__, 0.0) | {"decode_knee_sequences": 0}
+    times = StepTimes(**zero | {"decode_step_s": 0.25, "decode_context_token_s": 1e-60})
+    model = small_model(times=times, overlap_schedule=False)
+    trajectories = [
+        trajectory("long", [(40, None, 0)]),
+        trajectory("late", [(1, 3.1, 1), (1, None, 0)], prompt=1),
+    ]
+    outcome = outcome_of(trajectories, settings(sample_concurrency=2), model)
+    assert outcome.completed_s == [3.25, 9.75]
 
 
 @given(batches(), runs(), models())

@@ -22,6 +22,15 @@ class Memory:
     running_slot_units: int
     max_running: int
 
+    @property
+    def kv_tokens(self) -> int:
+        return self.pages * self.page_tokens
+
+    @property
+    def largest_request(self) -> int:
+        """KV tokens of the longest prompt and reply that an empty worker can hold."""
+        return self.kv_tokens - self.page_tokens
+
 
 def split_memory(model: WorkerModel, state_ratio: float) -> Memory:
     """Divide M at r = ``state_ratio``: floor(M/(1+r)) KV tokens in whole pages, the rest in whole slots.
@@ -53,13 +62,12 @@ def require_fit(workload: Workload, memory: Memory) -> None:
 
     Raises InputError naming the trajectory.
     """
-    room = memory.pages * memory.page_tokens
     for sample, label in enumerate(workload.labels):
         for turn in range(workload.first_turn[sample], workload.first_turn[sample + 1]):
             tokens = workload.prompt_tokens[turn] + workload.output_tokens[turn]
-            if tokens > room - memory.page_tokens:
+            if tokens > memory.largest_request:
                 number = turn - workload.first_turn[sample]
                 raise InputError(
                     f"trajectory {label!r}: turns[{number}] needs {tokens} KV tokens but a worker's KV pool "
-                    f"holds {room}; lower state_ratio or use a worker model with more memory"
+                    f"holds {memory.kv_tokens}; lower state_ratio or use a worker model with more memory"
                 )

@@ -4,11 +4,37 @@ import random
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from coresched.errors import InputError
 from coresched.trajectory.schema import Trajectory
 
 NO_ENVIRONMENT = -1.0
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Column(Protocol[T_co]):
+    """Something of each sample, or of each turn."""
+
+    def __getitem__(self, index: int, /) -> T_co: ...
+
+
+class RequestColumns(Protocol):
+    """What a worker reads of the requests it is given: a Workload, or requests that come as they please."""
+
+    @property
+    def labels(self) -> Column[str | None]: ...
+    @property
+    def prompt_tokens(self) -> Column[int]: ...
+    @property
+    def output_tokens(self) -> Column[int]: ...
+    @property
+    def cached_tokens(self) -> Column[int]: ...
+    @property
+    def group(self) -> Column[int]: ...
+    @property
+    def shared_tokens(self) -> Column[int]: ...
 
 
 @dataclass(frozen=True)

@@ -123,16 +123,27 @@ class BatchClosed(Fact, frozen=True, kw_only=True):
 
 
 class WorkerRegistered(Fact, frozen=True, kw_only=True):
+    """`tenant` is whose call it was; workers are of all tenants."""
+
+    tenant: str = ""
     worker: str
     weight: float
 
 
 class WorkerDrained(Fact, frozen=True, kw_only=True):
+    """`in_flight` is what was in flight there then, which the call was answered."""
+
+    tenant: str = ""
     worker: str
+    in_flight: int = 0
 
 
 class WorkerRemoved(Fact, frozen=True, kw_only=True):
+    """As WorkerDrained."""
+
+    tenant: str = ""
     worker: str
+    in_flight: int = 0
 
 
 BatchFact = (

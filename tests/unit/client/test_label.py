@@ -30,7 +30,7 @@ def test_a_block_that_raises_takes_its_label_along() -> None:
 
 @pytest.mark.parametrize("bad", ["", "x" * 513, "\ud800"])
 def test_what_is_no_label_is_refused_before_it_is_in_scope(bad: str) -> None:
-    with pytest.raises(ValueError, match="^label must"):
+    with pytest.raises(ValueError, match=r"^label must"):
         coresched.label(bad)
     with pytest.raises(TypeError, match="label must be a str, got 7"):
         coresched.label(7)  # type: ignore[arg-type]
@@ -94,25 +94,27 @@ def test_a_label_left_in_another_context_is_gone_from_the_one_it_was_entered_in(
 
 
 async def test_a_turn_puts_its_label_and_worker_in_scope() -> None:
-    async with coresched.Batch(sample_concurrency=2, workers=["w0", "w1"]) as batch:
-        async with batch.sample("a") as sample:
-            assert label_in_scope() is None
-            async with sample.inference() as turn:
-                assert label_in_scope() == "a"
-                assert turn.worker is not None
+    async with (
+        coresched.Batch(sample_concurrency=2, workers=["w0", "w1"]) as batch,
+        batch.sample("a") as sample,
+    ):
+        assert label_in_scope() is None
+        async with sample.inference() as turn:
+            assert label_in_scope() == "a"
+            assert turn.worker is not None
+            assert worker_in_scope("a") == turn.worker
+            assert worker_in_scope("b") is None
+            with coresched.label("b"):  # a sub-agent's own
+                assert (label_in_scope(), worker_in_scope("b")) == ("b", None)
+            with coresched.label("a"):  # says the same once more
                 assert worker_in_scope("a") == turn.worker
-                assert worker_in_scope("b") is None
-                with coresched.label("b"):  # a sub-agent's own
-                    assert (label_in_scope(), worker_in_scope("b")) == ("b", None)
-                with coresched.label("a"):  # says the same once more
-                    assert worker_in_scope("a") == turn.worker
-            assert (label_in_scope(), worker_in_scope("a")) == (None, None)
-            async with sample.environment():
-                assert label_in_scope() is None
-            with pytest.raises(KeyError):
-                async with sample.inference():
-                    raise KeyError
+        assert (label_in_scope(), worker_in_scope("a")) == (None, None)
+        async with sample.environment():
             assert label_in_scope() is None
+        with pytest.raises(KeyError):
+            async with sample.inference():
+                raise KeyError
+        assert label_in_scope() is None
 
 
 async def test_samples_of_one_batch_do_not_see_each_other() -> None:

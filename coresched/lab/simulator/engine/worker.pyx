@@ -105,11 +105,9 @@ cdef class SimulatedWorker:
         cdef long long steps
         if elapsed < 0:
             elapsed = 0
-        if self.step_growth_s > 0:
-            base = self.step_s - self.step_growth_s * 0.5
-            exact = (sqrt(base * base + 2 * self.step_growth_s * elapsed) - base) / self.step_growth_s
-        else:
-            exact = elapsed / self.step_s
+        # The root of k b + k^2 g / 2 = elapsed in the form that subtracts nothing, so that any g will do.
+        base = self.step_s - self.step_growth_s * 0.5
+        exact = 2 * elapsed / (base + sqrt(base * base + 2 * self.step_growth_s * elapsed))
         steps = <long long>ceil(exact - 1e-9)
         if steps < 1:
             steps = 1

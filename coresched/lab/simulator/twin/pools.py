@@ -3,7 +3,7 @@
 from collections import OrderedDict
 
 from coresched.lab.simulator.memory import SLOT_UNITS, Memory
-from coresched.lab.simulator.workload import Workload
+from coresched.lab.simulator.workload import RequestColumns
 
 
 class CachePools:
@@ -13,7 +13,7 @@ class CachePools:
     shared prefix of a group is stored once while any entry of the group is present.
     """
 
-    def __init__(self, workload: Workload, memory: Memory) -> None:
+    def __init__(self, workload: RequestColumns, memory: Memory) -> None:
         self.memory = memory
         self.group = workload.group
         self.shared_tokens = workload.shared_tokens
@@ -86,14 +86,17 @@ class CachePools:
             self.used_pages > self.memory.pages or self.used_slot_units > self.memory.slot_units
         ):
             sample, _ = self.idle.popitem(last=False)
-            self.used_pages -= self.own_pages(sample, self.tokens.pop(sample))
-            self.used_slot_units -= SLOT_UNITS
-            group = self.group[sample]
-            self.group_entries[group] -= 1
-            if self.group_entries[group] == 0:
-                self.used_pages -= self.shared_pages(sample)
-            self.tree_nodes -= self.nodes.pop(sample)
-            self.evictions += 1
+            self._evict(sample)
+
+    def _evict(self, sample: int) -> None:
+        self.used_pages -= self.own_pages(sample, self.tokens.pop(sample))
+        self.used_slot_units -= SLOT_UNITS
+        group = self.group[sample]
+        self.group_entries[group] -= 1
+        if self.group_entries[group] == 0:
+            self.used_pages -= self.shared_pages(sample)
+        self.tree_nodes -= self.nodes.pop(sample)
+        self.evictions += 1
 
     def _commitment(self, sample: int, final_tokens: int) -> int:
         shared = 0 if self.group_running.get(self.group[sample], 0) else self.shared_pages(sample)

@@ -3,16 +3,42 @@
 import heapq
 import math
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from coresched.core.reference import ReferencePrefixPolicy, ReferenceWaiting
 from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
-from coresched.lab.simulator.settings import RunSettings
+from coresched.lab.simulator.settings import WorkerPolicy
 from coresched.lab.simulator.twin.pools import CachePools
-from coresched.lab.simulator.workload import Workload
+from coresched.lab.simulator.workload import RequestColumns
 
 LPM_FALLBACK_QUEUE = 128
 IDLE, PREFILL, DECODE = range(3)
+
+
+class WorkerSettings(Protocol):
+    """What of the settings of a run concerns a worker."""
+
+    @property
+    def worker_policy(self) -> WorkerPolicy: ...
+    @property
+    def label_capacity(self) -> int: ...
+
+
+class Queued(Protocol):
+    """A request of the waiting queue, `core.prefix.Waiting` or its twin."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def label(self) -> str | None: ...
+
+
+class PrefixPolicy(Protocol):
+    """RP, `core.prefix.RoutingPrefixPolicy` or its twin."""
+
+    def order(self, waiting: list[Any], prefix_hit: Callable[[Any], int]) -> list[Any]: ...
+    def admitted(self, label: str | None) -> None: ...
 
 
 class SimulatedWorker:
@@ -22,10 +48,13 @@ class SimulatedWorker:
     and ``finished(sample, time)`` report a request's first token and its end.
     """
 
+    prefix_policy_class: Callable[[int], PrefixPolicy] = ReferencePrefixPolicy
+    queued_class: Callable[[str, str | None, float], Queued] = ReferenceWaiting
+
     def __init__(
         self,
-        workload: Workload,
-        settings: RunSettings,
+        workload: RequestColumns,
+        settings: WorkerSettings,
         model: WorkerModel,
         memory: Memory,
         wake_at: Callable[[float, int], None],
@@ -39,8 +68,8 @@ class SimulatedWorker:
         self.memory = memory
         self.wake_at, self.started, self.finished = wake_at, started, finished
         self.pools = CachePools(workload, memory)
-        self.prefix_policy = ReferencePrefixPolicy(settings.label_capacity)
-        self.waiting: list[ReferenceWaiting] = []
+        self.prefix_policy = self.prefix_policy_class(settings.label_capacity)
+        self.waiting: list[Queued] = []
         self.turn_of: dict[int, int] = {}
         self.running: list[tuple[int, int]] = []
         self.batch: list[int] = []
@@ -63,7 +92,7 @@ class SimulatedWorker:
     def enqueue(self, sample: int, turn: int, t: float) -> None:
         self.turn_of[sample] = turn
         self.input_tokens += self.workload.prompt_tokens[turn]
-        self.waiting.append(ReferenceWaiting(str(sample), self.workload.labels[sample], t))
+        self.waiting.append(self.queued_class(str(sample), self.workload.labels[sample], t))
         if self.operation == IDLE:
             self._next_step(t)
         elif self.operation == DECODE and not self.full and len(self.running) < self.memory.max_running:
@@ -71,16 +100,21 @@ class SimulatedWorker:
 
     def _cut_run(self, t: float) -> None:
         """End the decode run at the first step boundary after t, so that the arrival is considered there."""
-        elapsed = max(0.0, t - self.operation_start)
-        if self.step_growth_s > 0:
-            base = self.step_s - self.step_growth_s * 0.5
-            exact = (math.sqrt(base * base + 2 * self.step_growth_s * elapsed) - base) / self.step_growth_s
-        else:
-            exact = elapsed / self.step_s
-        steps = max(1, math.ceil(exact - 1e-9))
+        steps = max(1, math.ceil(self._steps_passed(t) - 1e-9))
         if steps < self.run_steps:
             self.run_steps = steps
             self._wake_after_run()
+
+    def _steps_passed(self, t: float) -> float:
+        """Steps of the present decode run until t, with the part of the step under way."""
+        elapsed = max(0.0, t - self.operation_start)
+        # The root of k b + k^2 g / 2 = elapsed in the form that subtracts nothing, so that any g will do.
+        base = self.step_s - self.step_growth_s * 0.5
+        return 2 * elapsed / (base + math.sqrt(base * base + 2 * self.step_growth_s * elapsed))
+
+    def _run_time(self, k: int) -> float:
+        """When the first ``k`` steps of the present decode run end."""
+        return self.operation_start + k * self.step_s + self.step_growth_s * k * (k - 1) * 0.5
 
     # --- engine steps
 
@@ -170,11 +204,8 @@ class SimulatedWorker:
         self._wake_after_run()
 
     def _wake_after_run(self) -> None:
-        k = self.run_steps
         self.version += 1
-        self.wake_at(
-            self.operation_start + k * self.step_s + self.step_growth_s * k * (k - 1) * 0.5, self.version
-        )
+        self.wake_at(self._run_time(self.run_steps), self.version)
 
     # --- the batch builder
 
@@ -234,7 +265,7 @@ class SimulatedWorker:
 
     # --- ordering the waiting queue
 
-    def _match(self, request: ReferenceWaiting) -> int:
+    def _match(self, request: Queued) -> int:
         """Query the prefix cache, which refreshes the entry."""
         sample = int(request.id)
         self.pools.touch(sample)
@@ -246,7 +277,7 @@ class SimulatedWorker:
         if self.policy == "routing-prefix":
             asked: list[int] = []
 
-            def prefix_hit(request: ReferenceWaiting) -> int:
+            def prefix_hit(request: Queued) -> int:
                 asked.append(self._match(request))
                 return asked[-1]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from coresched.errors import InputError
-from coresched.service.listen import TcpAddress, UnixAddress, listen_address
+from coresched.listen import TcpAddress, UnixAddress, listen_address
 
 
 def test_hosts_become_numeric_and_ports_stay() -> None:

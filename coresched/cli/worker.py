@@ -1,0 +1,105 @@
+"""`coresched worker`: a simulated engine worker behind an engine's HTTP endpoints."""
+
+import argparse
+import asyncio
+import sys
+
+from coresched.cli.parser import CommandParser, add_command, count, number
+from coresched.lab.simulator.model import DEFAULT_MODEL
+
+
+def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
+    parser = add_command(
+        commands,
+        "worker",
+        summary="a simulated engine worker, with the endpoints of a real one",
+        description="Serve a simulated model worker in real time: OpenAI's chat completions and\n"
+        "completions, SGLang's /generate, /v1/models, /health, /metrics. Replies are words without meaning;\n"
+        "how long they take and what the cache spares follow the worker model. Prints the\n"
+        "address it listens on. Stops on SIGTERM or Ctrl-C: open requests may go on for the\n"
+        "grace period; a second signal ends them at once.",
+        example="coresched worker --listen 127.0.0.1:30000 --speed 20",
+    )
+    parser.add_argument(
+        "--listen",
+        default="127.0.0.1:30000",
+        metavar="HOST:PORT|unix:PATH",
+        help="where to listen; port 0 is any free one (default %(default)s)",
+    )
+    parser.add_argument(
+        "--model",
+        default=DEFAULT_MODEL,
+        metavar="NAME|FILE",
+        help="memory and step times of the worker (default %(default)s)",
+    )
+    parser.add_argument(
+        "--state-ratio",
+        type=number(above=0),
+        metavar="R",
+        help="state memory over KV memory (default: the worker model's)",
+    )
+    parser.add_argument(
+        "--schedule-policy",
+        choices=["fcfs", "lpm", "dfs-weight", "routing-prefix"],
+        default="fcfs",
+        help="order of the waiting queue (default %(default)s)",
+    )
+    parser.add_argument(
+        "--label-capacity",
+        type=count,
+        metavar="C_A",
+        help="trajectory labels that routing-prefix remembers (default: the requests that the state pool "
+        "can run at once)",
+    )
+    parser.add_argument(
+        "--speed",
+        type=number(above=0),
+        default=1.0,
+        metavar="X",
+        help="every duration is divided by X (default %(default)g)",
+    )
+    parser.add_argument(
+        "--served-model-name",
+        metavar="NAME",
+        help="the model's name to clients (default: the worker model's)",
+    )
+    parser.add_argument(
+        "--grace-s",
+        type=number(at_least=0),
+        default=10.0,
+        metavar="S",
+        help="seconds that open requests may go on after the signal to stop (default %(default)g)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    # Here, so that the other commands start without aiohttp.
+    from coresched.lab.simulator.memory import split_memory
+    from coresched.lab.simulator.model import load_worker_model
+    from coresched.lab.worker.batching import WorkerSettings
+    from coresched.lab.worker.engine import LiveEngine
+    from coresched.lab.worker.server import serve
+    from coresched.listen import TcpAddress, listen_address
+
+    model = load_worker_model(args.model)
+    memory = split_memory(model, args.state_ratio or model.default_state_ratio)
+    settings = WorkerSettings(args.schedule_policy, args.label_capacity or memory.max_running)
+    address = listen_address(args.listen)
+    if isinstance(address, TcpAddress) and not address.loopback:
+        print(
+            f"coresched worker: {address.host} is not loopback, and there is no authentication: "
+            "whoever reaches it may use the worker",
+            file=sys.stderr,
+        )
+
+    def announce(listening: str) -> None:
+        print(f"coresched worker: listening on {listening}", flush=True)
+
+    async def work() -> None:
+        engine = LiveEngine(model, memory, settings, speed=args.speed)
+        name = args.served_model_name or model.name
+        await serve(engine, name, address, grace_s=args.grace_s, announce=announce)
+
+    asyncio.run(work())
+    return 0

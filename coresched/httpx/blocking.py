@@ -1,0 +1,72 @@
+"""The transport for `httpx.Client`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import httpx
+
+from coresched.client.local import ROUTING_HEADER
+from coresched.client.routed import (
+    Claim,
+    check_known,
+    flight_of_turn,
+    may_try_another,
+    own_or_given,
+)
+from coresched.client.shared import Flight, Router
+from coresched.httpx.address import AddressBook
+from coresched.httpx.counted import counted
+from coresched.httpx.sending import LIMITS, NO_CONNECTION, check_factory
+
+
+class SyncTransport(httpx.BaseTransport):
+    """What Transport is, for `httpx.Client` and any number of threads. `inner` is called once."""
+
+    def __init__(
+        self,
+        workers: Iterable[str] | Mapping[str, str],
+        *,
+        weights: Mapping[str, float] | None = None,
+        load_bound: float = 1.25,
+        virtual_nodes: int = 128,
+        router: Router | None = None,
+        label_header: str = ROUTING_HEADER,
+        inner: Callable[[], httpx.BaseTransport] | None = None,
+    ) -> None:
+        self._book = AddressBook(workers, label_header)
+        check_factory(inner)
+        if router is not None and inspect.iscoroutinefunction(router.route):
+            raise TypeError(
+                f"router must route without waiting for SyncTransport, got {type(router).__name__}"
+            )
+        self.router = own_or_given(self._book.urls, weights, router, load_bound, virtual_nodes)
+        """The router given, or the SharedRouter made from the options."""
+        self._inner = httpx.HTTPTransport(limits=LIMITS) if inner is None else inner()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        claim = self._book.claim(request)
+        tried: tuple[str, ...] = ()
+        while True:
+            flight = self._place(claim, tried)
+            try:
+                addressed = self._book.addressed(request, claim.label, flight.worker)
+                return counted(self._inner.handle_request(addressed), flight)
+            except NO_CONNECTION as error:
+                flight.end()
+                tried += (flight.worker,)
+                if not may_try_another(claim, tried, self._book.urls):
+                    raise self._book.unreachable(request, tried, error) from error
+            except BaseException:
+                flight.end()
+                raise
+
+    def _place(self, claim: Claim, exclude: Collection[str]) -> Flight:
+        if claim.turn_worker is not None:
+            return flight_of_turn(claim, claim.turn_worker, self._book.urls)
+        return check_known(self.router.route(claim.label, exclude), self._book.urls)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._inner.close()
