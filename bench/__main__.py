@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from bench import capacity, overhead, simulator
+from bench.chaos import parser as chaos
 from bench.progress import clear
 from coresched.cli.parser import CommandParser
 
@@ -15,7 +16,7 @@ def build_parser() -> CommandParser:
         prog="python -m bench", description="What scheduling costs, measured on this machine."
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (overhead, simulator, capacity):
+    for command in (overhead, simulator, capacity, chaos):
         command.add_parser(commands)
     return parser
 

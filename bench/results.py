@@ -113,10 +113,14 @@ def print_report(
 
 
 def heading(report: Report) -> list[str]:
-    machine = report.machine
+    return machine_lines(report.command, report.machine)
+
+
+def machine_lines(command: str, machine: Machine) -> list[str]:
+    """Command, date, versions and machine."""
     load = "" if machine.load is None else f", load {machine.load:.2f} at the start"
     return [
-        f"$ {report.command}",
+        f"$ {command}",
         f"{today()}, coresched {__version__}, {machine.python}, {machine.system}",
         f"{machine.cpu}, {machine.cores} cores{load}",
     ]
