@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -26,6 +27,8 @@ from coresched.listen import TcpAddress, UnixAddress
 _logger = logging.getLogger(__name__)
 
 _CONNECTION_BACKLOG = 1024
+
+_MOST_DESCRIPTORS = 65536
 
 # Below the 5 s after which uvicorn closes an idle connection: a request sent on one that is just being closed
 # could not be told from one that killed the worker.
@@ -139,6 +142,7 @@ async def serve(
     `announce` is called with the address once it accepts connections. A second signal ends what is still open
     at once. Raises InputError if the address was taken meanwhile.
     """
+    _allow_many_connections()
     async with running(fleet, limits, address) as gateway:
         first, second = asyncio.Event(), asyncio.Event()
 
@@ -150,6 +154,15 @@ async def serve(
         announce(gateway.address)
         await first.wait()
         await gateway.stop(grace_s=grace_s, at_once=second)
+
+
+def _allow_many_connections() -> None:
+    """Raise the soft limit of file descriptors, often 1024: an open request needs two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):  # it serves with fewer, too
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _session(connect_timeout_s: float) -> aiohttp.ClientSession:

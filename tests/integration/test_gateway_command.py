@@ -52,13 +52,15 @@ async def workers(count: int) -> AsyncIterator[list[FakeWorker]]:
 
 @asynccontextmanager
 async def gateway(
-    started: list[FakeWorker], *options: str, listen: str = "127.0.0.1:0"
+    started: list[FakeWorker], *options: str, listen: str = "127.0.0.1:0", descriptors: int = 256
 ) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
     """The address that `coresched gateway` printed, and its process, which is killed if it still runs."""
     command = [sys.executable, "-m", "coresched", "gateway", "--listen", listen, *options]
     command += [f"--worker={worker.url}" for worker in started]
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", f'ulimit -S -n {descriptors}; exec "$@"', "sh", *command, stdout=pipe, stderr=pipe
+    )
     assert process.stdout is not None
     try:
         line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
@@ -188,6 +190,20 @@ async def test_a_unix_socket_serves_and_is_removed(tmp_path: Path) -> None:
         process.terminate()
         assert await asyncio.wait_for(process.wait(), 20) == 0
         assert not path.exists()
+
+
+async def test_many_requests_at_once_get_their_descriptors() -> None:
+    async with workers(2) as started, gateway(started, descriptors=64) as (address, _), client() as session:
+        for worker in started:
+            worker.gate.clear()
+        body = {"messages": [{"role": "user", "content": "a"}]}
+        held = [asyncio.create_task(session.post(f"http://{address}{CHAT}", json=body)) for _ in range(90)]
+        while sum(len(worker.seen) for worker in started) < len(held):
+            assert not any(request.done() for request in held)
+            await asyncio.sleep(0.02)
+        for worker in started:
+            worker.gate.set()
+        assert {answer.status for answer in await asyncio.gather(*held)} == {200}
 
 
 async def test_what_happens_to_workers_is_said() -> None:
