@@ -28,17 +28,18 @@ WORKERS = 3
 
 @dataclass(frozen=True)
 class Effort:
-    """How many rounds, each with workers and gateways of its own, and how long its parts last."""
+    """How many rounds, each with workers and gateways of its own; timings in a round, and their length."""
 
     rounds: int
+    timings: int
     timing_s: float
     batch: Batch
     held_requests: int
     labels: int
 
 
-FULL = Effort(5, 1.0, Batch(trajectories=96, turns=12, longest_ms=400), held_requests=60, labels=1000)
-QUICK = Effort(1, 0.3, Batch(trajectories=24, turns=6, longest_ms=100), held_requests=30, labels=200)
+FULL = Effort(5, 4, 0.25, Batch(trajectories=96, turns=12, longest_ms=400), held_requests=60, labels=1000)
+QUICK = Effort(1, 1, 0.2, Batch(trajectories=24, turns=6, longest_ms=100), held_requests=30, labels=200)
 
 
 def add_parser(commands: argparse._SubParsersAction[CommandParser]) -> None:
@@ -114,17 +115,18 @@ async def _costs(
     direct = Subject("direct", workers[0])
     names = [subject.name for subject in subjects] + [direct.name, transport.PLAIN, transport.ROUTED]
     by_name = {subject.name: subject for subject in (*subjects, direct)}
-    turn = number % len(names)  # every round begins with another one
     for case in CASES:
-        taken = {}
-        for name in names[turn:] + names[:turn]:
-            announce(f"round {number + 1} of {effort.rounds}: {case.name}, {case.connections}, {name}")
-            if name in by_name:
-                taken[name] = await overhead.measured(by_name[name], case, effort.timing_s)
-            else:
-                taken[name] = await transport.measured(name, workers, case, effort.timing_s)
-        for name in names:
-            rounds.add(case.name, case.connections, name, taken[name])
+        for timing in range(effort.timings):
+            turn = (number * effort.timings + timing) % len(names)  # each time another one begins
+            taken = {}
+            for name in names[turn:] + names[:turn]:
+                announce(f"round {number + 1} of {effort.rounds}: {case.name}, {case.connections}, {name}")
+                if name in by_name:
+                    taken[name] = await overhead.measured(by_name[name], case, effort.timing_s)
+                else:
+                    taken[name] = await transport.measured(name, workers, case, effort.timing_s)
+            for name in names:
+                rounds.add(case.name, case.connections, name, taken[name])
 
 
 async def _placements(

@@ -19,13 +19,13 @@ from coresched.cli.terminal import stdout_console
 PLACEMENT = "placement"
 
 NOTES = (
-    "Medians of the rounds; IQR: interquartile range over median. Client, workers and",
-    "gateway share this machine's cores: req/s is for comparing, no promise.",
+    "Medians; IQR: interquartile range over median. Client, workers and gateway share",
+    "this machine's cores: req/s is for comparing, no promise.",
     "CPU us: of the gateway, a request; httpx: of the client's process, so that the",
     "transport's share is the difference to httpx alone, which asks one worker only.",
     "MiB: resident memory of the gateway.",
-    "kept: turns on the worker of the turn before. live, held: max over mean of requests",
-    "in flight on the workers, of running trajectories and of Zipf labels that all wait.",
+    "kept: turns on the worker of the turn before. live, held: max over mean of the",
+    "requests on the workers, of live trajectories and of Zipf labels that all wait.",
     "moved: labels elsewhere with a 4th worker beside 3; to it: those that it serves.",
 )
 
@@ -109,7 +109,7 @@ def print_report(report: Report) -> None:
     for note in NOTES:
         console.print(note)
     if report.absent:
-        console.print(f"Left out, not installed: {', '.join(report.absent)} (--install-peers installs them).")
+        console.print(f"Left out: {', '.join(report.absent)} (--install-peers installs them).")
 
 
 _LEFT = ("case", "subject")
