@@ -22,7 +22,7 @@ NOTES = (
     "Medians; IQR: interquartile range over median. Client, workers and gateway share",
     "this machine's cores: req/s is for comparing, no promise.",
     "CPU us: of the gateway, a request; httpx: of the client's process, so that the",
-    "transport's share is the difference to httpx alone, which asks one worker only.",
+    "transport's share is the difference to httpx alone, which asks workers in turn.",
     "MiB: resident memory of the gateway.",
     "kept: turns on the worker of the turn before. live, held: max over mean of the",
     "requests on the workers, of live trajectories and of Zipf labels that all wait.",

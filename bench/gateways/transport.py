@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import cycle
 from time import perf_counter, process_time
 
@@ -22,7 +23,7 @@ _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None)
 
 
 async def measured(name: str, workers: list[int], case: Case, seconds: float) -> Measures:
-    """One timing of httpx alone, to one worker, or with the transport in front of it, to all of them.
+    """One timing of httpx alone, asking the workers in turn, or with the transport in front of it.
 
     ``cpu_s`` is CPU time of this process for each request, client and transport together.
     """
@@ -32,10 +33,11 @@ async def measured(name: str, workers: list[int], case: Case, seconds: float) ->
         transport = coresched.httpx.Transport(urls)
     else:
         transport = httpx.AsyncHTTPTransport(limits=_LIMITS)
-    async with httpx.AsyncClient(transport=transport, base_url=urls[0], timeout=60) as client:
-        await _load(client, case, seconds / 10)
+    asked = ["http://workers"] if name == ROUTED else urls
+    async with httpx.AsyncClient(transport=transport, timeout=60) as client:
+        await _load(client, asked, case, seconds / 10)
         before = process_time()
-        load = await _load(client, case, seconds)
+        load = await _load(client, asked, case, seconds)
         return {
             "requests_per_s": load.per_second,
             "p50_s": load.percentile(0.5),
@@ -44,8 +46,9 @@ async def measured(name: str, workers: list[int], case: Case, seconds: float) ->
         }
 
 
-async def _load(client: httpx.AsyncClient, case: Case, seconds: float) -> Load:
+async def _load(client: httpx.AsyncClient, asked: Sequence[str], case: Case, seconds: float) -> Load:
     turns = cycle(_LABELS)
+    bases = cycle(asked)
     content = exchange.body(stream=case.stream)
     latencies: list[float] = []
     began = perf_counter()
@@ -54,7 +57,7 @@ async def _load(client: httpx.AsyncClient, case: Case, seconds: float) -> Load:
         while perf_counter() < began + seconds or not latencies:
             sent_at = perf_counter()
             headers = {ROUTING_HEADER: next(turns), "content-type": "application/json"}
-            answer = await client.post(exchange.CHAT, content=content, headers=headers)
+            answer = await client.post(next(bases) + exchange.CHAT, content=content, headers=headers)
             answer.raise_for_status()
             latencies.append(perf_counter() - sent_at)
 
