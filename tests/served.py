@@ -14,8 +14,11 @@ CHECKOUT = Path(__file__).parents[1]
 
 @contextmanager
 def served(*options: str, listen: str = "127.0.0.1:0") -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The address that the server printed, and its process, which is killed in the end if it still runs."""
-    command = [sys.executable, "-m", "coresched", "serve", "--listen", listen, *options]
+    """The address that the server printed, and its process, which is killed in the end if it still runs.
+
+    Without a journal, unless the options name one.
+    """
+    command = [sys.executable, "-m", "coresched", "serve", "--listen", listen, "--journal", "none", *options]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}  # whatever the working directory
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment

@@ -1,35 +1,7 @@
 cimport cython
 
+from coresched.batch.sample cimport Sample, Stage
 from coresched.core.chain cimport ChainAdvancingQueue
-
-cdef enum Stage:
-    WAITING
-    ADMITTED
-    INFERENCE
-    QUEUED
-    ENVIRONMENT
-    FINISHED
-    WITHDRAWN
-
-
-@cython.final
-cdef class Sample:
-    cdef readonly str name
-    cdef public int index  # the caller's own; 0 until set
-    cdef Stage state
-    cdef double submitted_at
-    cdef double admitted_at   # this and the times below: NaN until they come
-    cdef double finished_at
-    cdef double began_at      # of the present inference turn
-    cdef double requested_at  # of the latest environment stage: slot asked for, granted, given back
-    cdef double started_at
-    cdef double ended_at
-    cdef long long turns
-    cdef long long stages
-    cdef double inference_s
-    cdef double failed_inference_s
-    cdef double environment_queue_s
-    cdef double environment_s
 
 
 @cython.final
@@ -40,6 +12,9 @@ cdef class Coordinator:
     cdef readonly Py_ssize_t environment_running
     cdef readonly Py_ssize_t finished
     cdef readonly Py_ssize_t withdrawn
+    cdef readonly Py_ssize_t returned
+    cdef readonly double band_s
+    cdef readonly double bucket_s
     cdef readonly object environment_concurrency
     cdef readonly str environment_policy
     cdef Py_ssize_t _sample_slots
@@ -48,7 +23,8 @@ cdef class Coordinator:
     cdef ChainAdvancingQueue _queue
     cdef list _samples   # in submission order
     cdef dict _by_name
-    cdef Py_ssize_t _next  # no sample before this place waits for admission
+    cdef Py_ssize_t _next  # no sample before this place waits for admission, but for those in _again
+    cdef list _again       # heap of places before _next whose samples were put back and submitted again
     cdef double _begun
     cdef double _now
 
@@ -59,13 +35,17 @@ cdef class Coordinator:
     cdef int begin_inference(self, Sample sample, double now) except -1
     cdef int end_inference(self, Sample sample, double now) except -1
     cdef int fail_inference(self, Sample sample, double now) except -1
+    cdef int renew(self, Sample sample, double now) except -1
     cdef int queue_environment(self, Sample sample, double now) except -1
+    cdef int queue_environment_since(self, Sample sample, double now, double since) except -1
     cdef Sample next_dispatch(self, double now)
     cdef int end_environment(self, Sample sample, double now) except -1
     cdef int fail_environment(self, Sample sample, double now) except -1
     cdef int complete(self, Sample sample, double now) except -1
     cdef int remove(self, Sample sample, double now) except -1
+    cdef int send_back(self, Sample sample, double now) except -1
 
+    cdef int _free(self, Sample sample, double now) except -1
     cdef Sample _find(self, object name)
     cdef int _check_time(self, double now) except -1
     cdef int _check(self, Sample sample, Stage needed, str asked, double now) except -1

@@ -7,27 +7,23 @@ waits and nothing is executed here.
 
 cimport cython
 from libc.float cimport DBL_MAX
-from libc.math cimport NAN, isnan
+from libc.math cimport NAN, fmin
 
-from coresched.batch.records import BatchSummary, SampleTimes, TransitionError
+from heapq import heappop, heappush
+
+from coresched.batch.sample cimport (
+    ADMITTED, ENVIRONMENT, FINISHED, INFERENCE, QUEUED, RETURNED, WAITING, WITHDRAWN,
+)
+
+from coresched.batch.records import BatchSummary, TransitionError
 from coresched.core.checks cimport check_count, check_finite, check_label
 
 cdef extern from "Python.h":
     const Py_ssize_t PY_SSIZE_T_MAX
 
-cdef tuple STATES = ("waiting", "admitted", "inference", "queued", "environment", "finished", "withdrawn")
-
-
-cdef inline object seconds(double value):
-    return None if isnan(value) else value
-
-
-@cython.final
-cdef class Sample:
-    """One sample inside a coordinator; for compiled callers. Python callers name samples by their string."""
-
-    def __init__(self):
-        raise TypeError("a Sample is made by Coordinator.submit, not directly")
+# Under FCFS requests are told apart down to this, however long the run: the queue then orders by arrival alone.
+cdef double ARRIVAL_BAND_S = 1e-6
+cdef double LATEST_ARRIVAL_S = 1e300
 
 
 @cython.final
@@ -81,8 +77,13 @@ cdef class Coordinator:
         self.environment_policy = environment_policy
         self._by_depth = environment_policy == "caas"
         self._queue = ChainAdvancingQueue(band_s, bucket_s)
+        self.band_s = self._queue.band_s
+        self.bucket_s = self._queue.bucket_s
+        if not self._by_depth:
+            self._queue = ChainAdvancingQueue(ARRIVAL_BAND_S)
         self._samples = []
         self._by_name = {}
+        self._again = []
         self._begun = 0.0
         self._now = -DBL_MAX
 
@@ -91,21 +92,21 @@ cdef class Coordinator:
         """C_S."""
         return self._sample_slots
 
-    @property
-    def band_s(self):
-        """B, seconds."""
-        return self._queue.band_s
-
-    @property
-    def bucket_s(self):
-        """D_I, seconds."""
-        return self._queue.bucket_s
-
     # The steps by name.
 
     def submit(self, sample, now):
-        """Let a new sample wait for admission. Raises ValueError for a name already submitted."""
-        self.enroll(check_label(sample, "sample"), check_finite(now, "now"))
+        """Let a new sample, or one that was put back, wait for admission.
+
+        One that was put back has its old place again, before all that were not admitted meanwhile, and begins
+        a fresh trajectory: its times are those of the new attempt. Raises ValueError for any other known name.
+        """
+        cdef Sample known
+        sample = check_label(sample, "sample")
+        known = self._by_name.get(sample)
+        if known is not None and known.state == RETURNED:
+            self.renew(known, check_finite(now, "now"))
+        else:
+            self.enroll(sample, check_finite(now, "now"))
 
     def admit(self, now):
         """Admit the samples that C_S allows; their names, in submission order."""
@@ -129,9 +130,16 @@ cdef class Coordinator:
         """The model call failed or was given up: no turn is counted, the sample may try again."""
         self.fail_inference(self._find(sample), check_finite(now, "now"))
 
-    def request_environment(self, sample, now):
-        """Queue for an environment slot. The sample must be between stages; a turn before is not required."""
-        self.queue_environment(self._find(sample), check_finite(now, "now"))
+    def request_environment(self, sample, now, since=None):
+        """Queue for an environment slot. The sample must be between stages; a turn before is not required.
+
+        ``since``, if given: when the wait began, from the sample's admission to ``now``, for a wait that goes on
+        after a break. The arrival a and the wait count from it. Raises ValueError if it is out of range.
+        """
+        cdef Sample found = self._find(sample)
+        cdef double moment = check_finite(now, "now")
+        cdef double begun = moment if since is None else check_finite(since, "since")
+        self.queue_environment_since(found, moment, begun)
 
     def dispatch(self, now):
         """Grant the free environment slots; the samples whose job starts now, in the policy's order."""
@@ -159,6 +167,10 @@ cdef class Coordinator:
         """A sample that failed or was cancelled, in any unfinished state: free whatever it holds."""
         self.remove(self._find(sample), check_finite(now, "now"))
 
+    def put_back(self, sample, now):
+        """Free whatever an unfinished sample holds: it is "returned", for another attempt, until submitted again."""
+        self.send_back(self._find(sample), check_finite(now, "now"))
+
     # The same for compiled callers; the one implementation of every step.
 
     cdef Sample enroll(self, str name, double now):
@@ -168,32 +180,46 @@ cdef class Coordinator:
             raise ValueError(f"sample must be new to the batch, got {name!r}, which was submitted before")
         sample = Sample.__new__(Sample)
         sample.name = name
-        sample.state = WAITING
-        sample.submitted_at = now
-        sample.admitted_at = NAN
-        sample.finished_at = NAN
-        sample.requested_at = NAN
-        sample.started_at = NAN
-        sample.ended_at = NAN
+        sample.place = len(self._samples)
         if not self._samples:
             self._begun = now
         self._samples.append(sample)
         self._by_name[name] = sample
+        sample.begin(now)
         self.waiting += 1
         self._now = now
         return sample
+
+    cdef int renew(self, Sample sample, double now) except -1:
+        self._check(sample, RETURNED, "submit", now)
+        self.returned -= 1
+        sample.begin(now)
+        self.waiting += 1
+        # Else its place is still ahead.
+        if sample.place < self._next and not sample.listed:
+            sample.listed = True
+            heappush(self._again, sample.place)
+        return 0
 
     cdef Sample next_admission(self, double now):
         cdef Sample sample
         self._check_time(now)
         self._now = now
-        # Each place is passed once; those withdrawn while they waited are stepped over.
-        while self.admitted < self._sample_slots and self._next < len(self._samples):
-            sample = <Sample>self._samples[self._next]
-            self._next += 1
+        # Each place is passed once, those put back once more each time; who does not wait is stepped over.
+        while self.admitted < self._sample_slots:
+            if self._again:
+                sample = <Sample>self._samples[heappop(self._again)]
+                sample.listed = False
+            elif self._next < len(self._samples):
+                sample = <Sample>self._samples[self._next]
+                self._next += 1
+            else:
+                break
             if sample.state == WAITING:
                 sample.state = ADMITTED
                 sample.admitted_at = now
+                sample.waited_s = now - sample.submitted_at
+                sample.admissions += 1
                 self.waiting -= 1
                 self.admitted += 1
                 return sample
@@ -219,17 +245,25 @@ cdef class Coordinator:
         return 0
 
     cdef int queue_environment(self, Sample sample, double now) except -1:
+        return self.queue_environment_since(sample, now, now)
+
+    cdef int queue_environment_since(self, Sample sample, double now, double since) except -1:
         cdef double mean = 0.0
+        if sample.state == ADMITTED and not sample.admitted_at <= since <= now:
+            self._check_time(now)
+            raise ValueError(
+                f"since must be from the admission, {sample.admitted_at!r}, to now, {now!r}, got {since!r}"
+            )
         self._check(sample, ADMITTED, "request_environment", now)
         if self._by_depth:
             if sample.turns:
                 mean = sample.inference_s / sample.turns
-            self._queue.enter(sample, now - self._begun, sample.turns, mean)
+            self._queue.enter(sample, since - self._begun, sample.turns, mean)
         else:
-            # Equal keys leave only the entry sequence to order by, which is first come, first served.
-            self._queue.enter(sample, 0.0, 0, 0.0)
+            # By arrival, and within its narrow band by entry: first come, first served.
+            self._queue.enter(sample, fmin(since - self._begun, LATEST_ARRIVAL_S), 0, 0.0)
         sample.state = QUEUED
-        sample.requested_at = now
+        sample.requested_at = since
         sample.started_at = NAN
         sample.ended_at = NAN
         self.environment_queued += 1
@@ -283,18 +317,34 @@ cdef class Coordinator:
     cdef int remove(self, Sample sample, double now) except -1:
         if sample.state == FINISHED or sample.state == WITHDRAWN:
             self._check(sample, WAITING, "withdraw", now)  # refuses
+        self._free(sample, now)
+        sample.state = WITHDRAWN
+        sample.finished_at = now
+        self.withdrawn += 1
+        return 0
+
+    cdef int send_back(self, Sample sample, double now) except -1:
+        if sample.state == FINISHED or sample.state == WITHDRAWN or sample.state == RETURNED:
+            self._check(sample, WAITING, "put_back", now)  # refuses
+        self._free(sample, now)
+        sample.state = RETURNED
+        self.returned += 1
+        return 0
+
+    cdef int _free(self, Sample sample, double now) except -1:
+        """Give up whatever an unfinished sample holds or waits for."""
         self._check_time(now)
         if sample.state == WAITING:
             self.waiting -= 1
+            sample.waited_s = now - sample.submitted_at
+        elif sample.state == RETURNED:
+            self.returned -= 1
         else:
             if sample.state == INFERENCE:
                 self.fail_inference(sample, now)
             elif sample.state == QUEUED or sample.state == ENVIRONMENT:
                 self.fail_environment(sample, now)
             self.admitted -= 1
-        sample.state = WITHDRAWN
-        sample.finished_at = now
-        self.withdrawn += 1
         self._now = now
         return 0
 
@@ -311,7 +361,7 @@ cdef class Coordinator:
     cdef inline int _check(self, Sample sample, Stage needed, str asked, double now) except -1:
         self._check_time(now)
         if sample.state != needed:
-            raise TransitionError(sample.name, STATES[<int>sample.state], asked)
+            raise TransitionError(sample.name, sample.state_name(), asked)
         self._now = now
         return 0
 
@@ -337,32 +387,11 @@ cdef class Coordinator:
 
     def state(self, sample):
         """The sample's state, one of the strings in SampleTimes.state."""
-        return STATES[<int>self._find(sample).state]
+        return self._find(sample).state_name()
 
     def times(self, sample):
         """Where the sample's time went so far, as SampleTimes."""
-        cdef Sample found = self._find(sample)
-        cdef double admission_wait = 0.0
-        if found.state != WAITING:
-            left = found.finished_at if isnan(found.admitted_at) else found.admitted_at
-            admission_wait = left - found.submitted_at
-        return SampleTimes(
-            sample=found.name,
-            state=STATES[<int>found.state],
-            submitted_at=found.submitted_at,
-            admitted_at=seconds(found.admitted_at),
-            finished_at=seconds(found.finished_at),
-            admission_wait_s=admission_wait,
-            turns=found.turns,
-            inference_s=found.inference_s,
-            failed_inference_s=found.failed_inference_s,
-            environment_stages=found.stages,
-            environment_queue_s=found.environment_queue_s,
-            environment_s=found.environment_s,
-            environment_requested_at=seconds(found.requested_at),
-            environment_started_at=seconds(found.started_at),
-            environment_ended_at=seconds(found.ended_at),
-        )
+        return self._find(sample).times()
 
     def summary(self):
         """Counts and summed times of the whole batch, as BatchSummary. O(samples)."""

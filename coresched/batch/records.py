@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-State = Literal["waiting", "admitted", "inference", "queued", "environment", "finished", "withdrawn"]
+State = Literal[
+    "waiting", "admitted", "inference", "queued", "environment", "finished", "withdrawn", "returned"
+]
 
-_IN_WORDS: dict[str, str] = {
+IN_WORDS: dict[str, str] = {
     "waiting": "waiting for admission",
     "admitted": "admitted, between stages",
     "inference": "in an inference turn",
@@ -17,7 +19,10 @@ _IN_WORDS: dict[str, str] = {
     "environment": "in an environment stage",
     "finished": "finished",
     "withdrawn": "withdrawn",
+    "returned": "put back, for another attempt",
 }
+
+_IN_SLOT: tuple[State, ...] = ("admitted", "inference", "queued", "environment")
 
 
 class TransitionError(RuntimeError):
@@ -33,7 +38,7 @@ class TransitionError(RuntimeError):
         self.asked = asked
 
     def __str__(self) -> str:
-        return f"sample {self.sample!r} is {_IN_WORDS[self.state]}, which does not allow {self.asked}"
+        return f"sample {self.sample!r} is {IN_WORDS[self.state]}, which does not allow {self.asked}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class SampleTimes:
 
     Sums hold stages that have ended; the part of a stage still running is not in them. The wait for an
     environment slot is in `environment_queue_s` only: `environment_s` begins at the grant of the slot.
+    All but `admissions` are of the sample's last attempt, which began when it was submitted last.
     """
 
     sample: str
@@ -51,6 +57,8 @@ class SampleTimes:
     finished_at: float | None
     """When the sample finished or was withdrawn."""
     admission_wait_s: float
+    admissions: int
+    """How often the sample was admitted, in all its attempts."""
     turns: int
     """Completed inference turns."""
     inference_s: float
@@ -81,6 +89,10 @@ class BatchSummary:
     environment_running: int
     finished: int
     withdrawn: int
+    returned: int
+    """Samples that were put back and not submitted again."""
+    readmissions: int
+    """Admissions of samples that had been admitted before."""
     turns: int
     environment_stages: int
     admission_wait_s: float
@@ -104,11 +116,13 @@ class BatchSummary:
         return cls(
             samples=len(samples),
             waiting=count["waiting"],
-            admitted=len(samples) - count["waiting"] - count["finished"] - count["withdrawn"],
+            admitted=sum(count[state] for state in _IN_SLOT),
             environment_queued=count["queued"],
             environment_running=count["environment"],
             finished=count["finished"],
             withdrawn=count["withdrawn"],
+            returned=count["returned"],
+            readmissions=sum(max(times.admissions - 1, 0) for times in samples),
             turns=sum(times.turns for times in samples),
             environment_stages=sum(times.environment_stages for times in samples),
             admission_wait_s=sum(times.admission_wait_s for times in samples),

@@ -1,4 +1,4 @@
-"""`coresched serve`: the router as a gRPC service for many harness processes."""
+"""`coresched serve`: router and batches as a gRPC service for many harness processes."""
 
 import argparse
 import asyncio
@@ -19,10 +19,11 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     parser = add_command(
         commands,
         "serve",
-        summary="route for many harness processes over gRPC",
-        description="Serve load-bounded consistent hashing over gRPC (coresched.v1.Router, with health and\n"
-        "reflection). Prints the address it listens on. Stops on SIGTERM or Ctrl-C: open calls\n"
-        "and streams may go on for the grace period; a second signal ends them at once.",
+        summary="route and schedule for many harness processes over gRPC",
+        description="Serve load-bounded consistent hashing and shared batches over gRPC (coresched.v1:\n"
+        "Router and Batches, with health and reflection). Prints the address it listens on. Stops on\n"
+        "SIGTERM or Ctrl-C: open calls and streams may go on for the grace period, but calls that\n"
+        "wait for a slot end; a second signal ends all of them at once.",
         example="coresched serve --listen 127.0.0.1:50071 --worker w0 --worker w1=2",
     )
     parser.add_argument(
@@ -41,6 +42,13 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="NAME[=WEIGHT]",
         help="a worker routable from the start, and its capacity relative to the others (default 1); "
         "repeat for each worker",
+    )
+    parser.add_argument(
+        "--journal",
+        default="coresched-journal.sqlite3",
+        metavar="FILE|none",
+        help="where to keep what happens, so that a service started again with it goes on; made if there is "
+        "none; 'none' keeps nothing (default %(default)s, in the working directory)",
     )
     parser.add_argument(
         "--load-bound",
@@ -82,6 +90,21 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="FILE",
         help="accept only clients with a certificate of this CA (PEM)",
     )
+    parser.add_argument(
+        "--max-open-batches",
+        type=count,
+        default=100,
+        metavar="N",
+        help="batches that may be open at once (default %(default)s)",
+    )
+    parser.add_argument(
+        "--max-waiters",
+        type=count,
+        default=100_000,
+        metavar="N",
+        help="calls that may wait at once, for admission, for an environment slot or for progress "
+        "(default %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -95,7 +118,10 @@ def _weighted(text: str) -> tuple[str, float]:
 def run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without gRPC.
     from coresched.listen import TcpAddress, UnixAddress, listen_address
+    from coresched.service.batches.limits import Limits
+    from coresched.service.journal import Journal
     from coresched.service.server import Security, serve
+    from coresched.service.state import ServiceState
     from coresched.service.table import RoutingTable
     from coresched.service.tls import ServerTls
     from coresched.service.tokens import read_tokens
@@ -128,18 +154,28 @@ def run(args: argparse.Namespace) -> int:
         if args.tokens is None and args.tls_client_ca is None:
             report(
                 f"{address.host} is not loopback, and there is no authentication: whoever reaches it may "
-                "route, release and remove workers; add --tokens or --tls-client-ca"
+                "route, remove workers and close batches; add --tokens or --tls-client-ca"
             )
     tokens = partial(read_tokens, args.tokens) if args.tokens is not None else None
 
     def announce(listening: str) -> None:
         print(f"coresched serve: listening on {listening}", flush=True)
 
-    security = Security(tls, tokens)
-    asyncio.run(
-        serve(table, address, grace_s=args.grace_s, announce=announce, security=security, report=report)
+    state = ServiceState(
+        table,
+        journal=None if args.journal == "none" else Journal(args.journal),
+        limits=Limits(open_batches=args.max_open_batches, waiters=args.max_waiters),
+        report=report,
     )
-    return 0
+    serving = serve(
+        state,
+        address,
+        grace_s=args.grace_s,
+        announce=announce,
+        security=Security(tls, tokens),
+        report=report,
+    )
+    return 0 if asyncio.run(serving) else 1
 
 
 def _tls_files(args: argparse.Namespace) -> "TlsFiles | None":

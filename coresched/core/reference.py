@@ -90,6 +90,11 @@ class ReferenceRouter:
         self._in_flight[worker] -= 1
         self._forget_if_idle(worker)
 
+    def hold(self, worker: str) -> None:
+        if worker not in self._in_flight:
+            raise LookupError(f"worker must be among the workers, got {worker!r}")
+        self._in_flight[worker] += 1
+
     def _eligible(self, worker: str) -> bool:
         total = sum(self.loads().values())
         share = self._weights[worker] / sum(self._weights.values())

@@ -117,6 +117,16 @@ cdef class LoadBoundedRouter:
         """
         self.release_slot(self._known_slot(worker, "worker"))
 
+    def hold(self, worker):
+        """Count one request in flight on the worker without a choice: one that was placed in an earlier life.
+
+        To be ended by ``release``. Raises LookupError for an unknown worker.
+        """
+        cdef int slot = self._known_slot(worker, "worker")
+        self._workers[slot].in_flight += 1
+        if self._workers[slot].routable:
+            self._total += 1
+
     def home(self, label):
         """The label's home worker, whatever its load; nothing is counted. Raises as ``route`` does."""
         return self.worker_name(self.home_slot(check_label(label, "label")))

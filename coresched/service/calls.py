@@ -9,9 +9,11 @@ import grpc
 from google.protobuf.message import Message
 
 from coresched.service.answers import REMEMBERED_ANSWERS, AnswerMemory
+from coresched.service.batches.facts import WorkerDrained, WorkerRemoved
 from coresched.service.identity import current_caller, current_tenant
 from coresched.service.refusal import RefusedError
 from coresched.service.table import UNARY, Flight, Owner, RoutingTable, Standing
+from coresched.service.workers import REGISTERED, RouterAnswers, WorkerRecord
 from coresched.v1 import router_pb2 as pb
 
 
@@ -22,8 +24,7 @@ class _Call(Protocol):
 C = TypeVar("C", bound=_Call)
 M = TypeVar("M", bound=Message)
 
-# One of each for all answers: an empty message of one's own would take most of the memory of an answer.
-_REGISTERED = pb.RegisterWorkerResponse()
+# One for all answers: an empty message of one's own would take most of the memory of an answer.
 _RELEASED = pb.ReleaseResponse()
 
 _STATES = {
@@ -39,9 +40,18 @@ class RouterCalls:
     Workers are of all tenants, requests in flight and answers of the tenant whose call is being served.
     """
 
-    def __init__(self, table: RoutingTable, remembered: int = REMEMBERED_ANSWERS) -> None:
+    def __init__(
+        self,
+        table: RoutingTable,
+        remembered: int = REMEMBERED_ANSWERS,
+        *,
+        answers: RouterAnswers | None = None,
+        record: WorkerRecord | None = None,
+    ) -> None:
+        """`answers` are those remembered from before a restart; `record` keeps what changes the workers."""
         self._table = table
-        self._answers: AnswerMemory[Flight | Message] = AnswerMemory(remembered)
+        self._answers: RouterAnswers = AnswerMemory(remembered) if answers is None else answers
+        self._record = WorkerRecord() if record is None else record
         self._unary = {"": UNARY}
 
     def register_worker(self, call: pb.RegisterWorkerRequest) -> pb.RegisterWorkerResponse:
@@ -50,13 +60,15 @@ class RouterCalls:
 
     def drain_worker(self, call: pb.DrainWorkerRequest) -> pb.DrainWorkerResponse:
         _require_managing()
-        return self._once(call, lambda call: pb.DrainWorkerResponse(in_flight=self._table.drain(call.worker)))
+        return self._once(call, self._drain)
 
     def remove_worker(self, call: pb.RemoveWorkerRequest) -> pb.RemoveWorkerResponse:
         _require_managing()
-        return self._once(
-            call, lambda call: pb.RemoveWorkerResponse(in_flight=self._table.remove(call.worker))
-        )
+        return self._once(call, self._remove)
+
+    async def recorded(self) -> None:
+        """Return once all that changed the workers is durable. Refused: UNAVAILABLE if it cannot be."""
+        await self._record.committed()
 
     def list_workers(self, call: pb.ListWorkersRequest) -> pb.ListWorkersResponse:
         return pb.ListWorkersResponse(
@@ -104,7 +116,18 @@ class RouterCalls:
 
     def _register(self, call: pb.RegisterWorkerRequest) -> pb.RegisterWorkerResponse:
         self._table.register(call.worker, call.weight if call.HasField("weight") else None)
-        return _REGISTERED
+        self._record.registered(call, self._table.workers()[call.worker].weight)
+        return REGISTERED
+
+    def _drain(self, call: pb.DrainWorkerRequest) -> pb.DrainWorkerResponse:
+        answer = pb.DrainWorkerResponse(in_flight=self._table.drain(call.worker))
+        self._record.taken_off(WorkerDrained, call, answer.in_flight)
+        return answer
+
+    def _remove(self, call: pb.RemoveWorkerRequest) -> pb.RemoveWorkerResponse:
+        answer = pb.RemoveWorkerResponse(in_flight=self._table.remove(call.worker))
+        self._record.taken_off(WorkerRemoved, call, answer.in_flight)
+        return answer
 
     def _unary_owner(self) -> Owner:
         tenant = current_tenant()

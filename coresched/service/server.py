@@ -14,12 +14,12 @@ from grpc_reflection.v1alpha import reflection
 from coresched.errors import InputError
 from coresched.listen import TcpAddress, UnixAddress
 from coresched.service.authentication import Authentication
-from coresched.service.calls import RouterCalls
+from coresched.service.batches.servicer import BATCHES
 from coresched.service.prefix.calls import PrefixCalls
 from coresched.service.prefix.queues import WaitingQueues
 from coresched.service.prefix.servicer import PREFIX, prefix_handler
 from coresched.service.servicer import ROUTER, router_handler
-from coresched.service.table import RoutingTable
+from coresched.service.state import ServiceState
 from coresched.service.tls import ServerTls
 from coresched.service.tokens import Tokens
 
@@ -52,32 +52,64 @@ class Security:
 
 
 async def serve(
-    table: RoutingTable,
+    state: ServiceState,
     address: TcpAddress | UnixAddress,
     *,
     grace_s: float,
     announce: Callable[[str], None],
     security: Security = Security(),
     report: Callable[[str], None] = lambda line: None,
-) -> None:
+) -> bool:
     """Serve until SIGTERM or SIGINT, then let open calls and streams go on for `grace_s` seconds.
 
-    `announce` is called with the address once it accepts connections, `report` with what came of a SIGHUP. A
-    second signal to stop ends what is still open at once. Raises InputError if the address was taken
-    meanwhile or the tokens cannot be used.
+    Calls of Batches that wait end at once then. `announce` is called with the address once it accepts
+    connections, `report` with what came of a SIGHUP. A second signal to stop ends what is still open at once.
+    A journal that cannot be written any more is reported and stops the service; then, and only then, this
+    returns False. Raises InputError if the address was taken meanwhile, or the tokens or the journal cannot
+    be used.
     """
+    stops: asyncio.Queue[int | None] = asyncio.Queue()
+    if state.journal is None:
+        await _serve_until(stops, state, address, grace_s, announce, security, report)
+        return True
+    failed = False
+
+    def stop(why: str) -> None:
+        nonlocal failed
+        failed = True
+        report(f"--journal {why}; make room or give another --journal FILE, and start again")
+        stops.put_nowait(None)
+
+    state.journal.start(stop)
+    try:
+        await _serve_until(stops, state, address, grace_s, announce, security, report)
+    finally:
+        await state.journal.close()
+    return not failed
+
+
+async def _serve_until(
+    stops: asyncio.Queue[int | None],
+    state: ServiceState,
+    address: TcpAddress | UnixAddress,
+    grace_s: float,
+    announce: Callable[[str], None],
+    security: Security,
+    report: Callable[[str], None],
+) -> None:
     tls, read_tokens = security.tls, security.read_tokens
     authentication = Authentication(read_tokens()) if read_tokens is not None else None
     server = grpc.aio.server(options=_OPTIONS, interceptors=[authentication] if authentication else None)
+    batches = state.batches
     server.add_generic_rpc_handlers(
-        (router_handler(RouterCalls(table)), prefix_handler(PrefixCalls(WaitingQueues())))
+        (router_handler(state.router), batches.handler(), prefix_handler(PrefixCalls(WaitingQueues())))
     )
     status = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(status, server)
     reflection.enable_server_reflection(
-        (ROUTER, PREFIX, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+        (ROUTER, BATCHES, PREFIX, health.SERVICE_NAME, reflection.SERVICE_NAME), server
     )
-    for service in ("", ROUTER, PREFIX):
+    for service in ("", ROUTER, BATCHES, PREFIX):
         await status.set(service, health_pb2.HealthCheckResponse.SERVING)
     try:
         if tls is None:
@@ -88,10 +120,9 @@ async def serve(
         raise InputError(f"--listen {address} cannot be used; choose another address") from None
     if isinstance(address, TcpAddress):
         address = TcpAddress(address.host, port)
-    signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signals.put_nowait, number)
+        loop.add_signal_handler(number, stops.put_nowait, number)
 
     def reload() -> None:
         try:
@@ -107,14 +138,17 @@ async def serve(
 
     if tls is not None or authentication is not None:
         loop.add_signal_handler(signal.SIGHUP, reload)
+    expiry = asyncio.create_task(batches.run())
     await server.start()
     announce(str(address))
-    await signals.get()
+    await stops.get()
     await status.enter_graceful_shutdown()
+    batches.stop_waiting()
     stopping = asyncio.create_task(server.stop(grace_s))
-    again = asyncio.create_task(signals.get())
+    again = asyncio.create_task(stops.get())
     await asyncio.wait((stopping, again), return_when=asyncio.FIRST_COMPLETED)
     if again.done():
         await server.stop(0)
     again.cancel()
     await stopping
+    expiry.cancel()

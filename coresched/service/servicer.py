@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import grpc
+from google.protobuf.message import Message
 
 from coresched.service.calls import RouterCalls
 from coresched.service.refusal import RefusedError
@@ -15,21 +16,34 @@ from coresched.v1 import router_pb2 as pb
 
 ROUTER = pb.DESCRIPTOR.services_by_name["Router"].full_name
 
+Q = TypeVar("Q", bound=Message)
+A = TypeVar("A", bound=Message)
+
 _Stream = grpc.aio.ServicerContext[pb.RouteStreamRequest, pb.RouteStreamResponse]
 
 
 def router_handler(calls: RouterCalls) -> grpc.GenericRpcHandler:
     """The service, to be added to a server.
 
-    Every call is carried out without an await in it, so that calls never interleave. Not registered by the
-    generated code, with which a message that cannot be decoded ends in the status UNKNOWN.
+    Every call is carried out without an await in it, so that calls never interleave; answers about workers
+    wait until they are recorded. Not registered by the generated code, with which a message that cannot be
+    decoded ends in the status UNKNOWN.
     """
+
+    def recorded(carry_out: Callable[[Q], A]) -> Callable[[Q], Awaitable[A]]:
+        async def answer(call: Q) -> A:
+            answer = carry_out(call)
+            await calls.recorded()
+            return answer
+
+        return answer
+
     return grpc.method_handlers_generic_handler(
         ROUTER,
         {
-            "RegisterWorker": unary(pb.RegisterWorkerRequest, calls.register_worker),
-            "DrainWorker": unary(pb.DrainWorkerRequest, calls.drain_worker),
-            "RemoveWorker": unary(pb.RemoveWorkerRequest, calls.remove_worker),
+            "RegisterWorker": unary(pb.RegisterWorkerRequest, recorded(calls.register_worker)),
+            "DrainWorker": unary(pb.DrainWorkerRequest, recorded(calls.drain_worker)),
+            "RemoveWorker": unary(pb.RemoveWorkerRequest, recorded(calls.remove_worker)),
             "ListWorkers": unary(pb.ListWorkersRequest, calls.list_workers),
             "Route": unary(pb.RouteRequest, calls.route),
             "Release": unary(pb.ReleaseRequest, calls.release),

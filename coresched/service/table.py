@@ -200,6 +200,28 @@ class RoutingTable:
         self._hold(flight)
         return flight
 
+    def restore(self, label: str, worker: str, *, owner: Owner, request_id: str) -> Flight | None:
+        """Count a request that was in flight before a restart, where it was; None on a worker not known."""
+        entry = self._workers.get(worker)
+        if entry is None:
+            return None
+        if entry.routable or entry.in_flight:
+            self._router.hold(worker)
+        else:
+            # Off the ring and without requests, a worker is not known to it.
+            self._router.add_worker(worker, entry.weight)
+            self._router.hold(worker)
+            self._router.remove_worker(worker)
+        entry.in_flight += 1
+        flight = Flight(label, worker, owner, request_id)
+        self._hold(flight)
+        return flight
+
+    def end(self, flight: Flight) -> None:
+        """End one request in flight; nothing happens if it has ended."""
+        if flight.in_flight:
+            self._end(flight)
+
     def release(self, label: str, worker: str, *, owner: Owner) -> None:
         """End one request in flight of this owner.
 

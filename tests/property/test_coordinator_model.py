@@ -21,8 +21,10 @@ CHANGES = {  # step: from which states, to which
     "finish_environment": ({"environment"}, "admitted"),
     "cancel_environment": ({"queued", "environment"}, "admitted"),
     "finish": ({"admitted"}, "finished"),
-    "withdraw": ({"waiting", "admitted", "inference", "queued", "environment"}, "withdrawn"),
+    "withdraw": ({"waiting", "admitted", "inference", "queued", "environment", "returned"}, "withdrawn"),
+    "put_back": ({"waiting", "admitted", "inference", "queued", "environment"}, "returned"),
 }
+ARRIVAL_BAND_S = 1e-6  # under FCFS
 IN_SLOT = {"admitted", "inference", "queued", "environment"}
 
 
@@ -30,6 +32,9 @@ IN_SLOT = {"admitted", "inference", "queued", "environment"}
 class Modelled:
     submitted: float
     state: str = "waiting"
+    passed: bool = False  # whether one of a later place was admitted, so that it goes first when it returns
+    admissions: int = 0
+    waited: float = 0.0
     admitted: float | None = None
     ended: float | None = None
     since: float = 0.0  # when the present stage began
@@ -56,7 +61,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.c_e = environments if environments is not None else 10**9
         self.caas = policy == "caas"
         self.samples: dict[str, Modelled] = {}
-        self.queue = ReferenceChainQueue(band, bucket)
+        self.queue = ReferenceChainQueue(band if self.caas else ARRIVAL_BAND_S, bucket)
         self.now = 0.0
         self.begun = 0.0
         self.last: Any = None  # when the last step was taken
@@ -80,18 +85,50 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.samples)
     @rule(data=st.data())
     def submit_again(self, data: st.DataObject) -> None:
-        with pytest.raises(ValueError, match="submitted before"):
-            self.batch.submit(data.draw(st.sampled_from(sorted(self.samples))), self.now)
+        name = data.draw(st.sampled_from(sorted(self.samples)))
+        before = self.samples[name]
+        if before.state != "returned":
+            with pytest.raises(ValueError, match="submitted before"):
+                self.batch.submit(name, self.now)
+            return
+        self.begin_another_attempt(name)
+
+    @precondition(lambda self: self.count(IN_SLOT | {"waiting"}))
+    @rule(data=st.data(), wait=st.floats(0, 3))
+    def an_attempt_is_lost_and_another_begins(self, data: st.DataObject, wait: float) -> None:
+        alive = [name for name, sample in self.samples.items() if sample.state in IN_SLOT | {"waiting"}]
+        name = data.draw(st.sampled_from(alive))
+        self.take(name, "put_back")
+        self.now += wait
+        self.begin_another_attempt(name)
+
+    def begin_another_attempt(self, name: str) -> None:
+        before = self.samples[name]
+        self.batch.submit(name, self.now)
+        self.last = self.now
+        self.samples[name] = Modelled(self.now, passed=before.passed, admissions=before.admissions)
 
     @rule()
     def admit(self) -> None:
         free = self.c_s - self.count(IN_SLOT)
-        expected = [name for name, sample in self.samples.items() if sample.state == "waiting"][:free]
+        waiting = [name for name, sample in self.samples.items() if sample.state == "waiting"]
+        expected = sorted(waiting, key=lambda name: not self.samples[name].passed)[:free]
         assert self.batch.admit(self.now) == expected
         self.last = self.now
         for name in expected:
             self.samples[name].state = "admitted"
             self.samples[name].admitted = self.now
+            self.samples[name].waited = self.now - self.samples[name].submitted
+            self.samples[name].admissions += 1
+        self.pass_over(len(expected) < free)
+
+    def pass_over(self, slots_left: bool) -> None:
+        """Once a sample was admitted, no place before it is ahead; with slots left over, none at all is."""
+        names = list(self.samples)
+        admitted = [place for place, name in enumerate(names) if self.samples[name].admissions]
+        end = len(names) if slots_left else max(admitted, default=-1) + 1
+        for name in names[:end]:
+            self.samples[name].passed = True
 
     @rule()
     def dispatch(self) -> None:
@@ -112,26 +149,38 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.take(name, step)
 
     @precondition(lambda self: self.count({"admitted"}))
-    @rule(data=st.data(), seconds=st.floats(0, 9), cut=st.booleans())
-    def run_a_turn_and_ask(self, data: st.DataObject, seconds: float, cut: bool) -> None:
+    @rule(data=st.data(), seconds=st.floats(0, 9), cut=st.booleans(), earlier=st.none() | st.floats(0, 60))
+    def run_a_turn_and_ask(
+        self, data: st.DataObject, seconds: float, cut: bool, earlier: float | None
+    ) -> None:
         """The common path, so that queues grow deep enough to be worth ordering."""
         ready = [name for name, sample in self.samples.items() if sample.state == "admitted"]
         name = data.draw(st.sampled_from(ready))
         self.take(name, "start_inference")
         self.now += seconds
         self.take(name, "cancel_inference" if cut else "finish_inference")
-        self.take(name, "request_environment")
+        self.take(name, "request_environment", earlier)
 
-    def take(self, name: str, step: str) -> None:
+    def take(self, name: str, step: str, earlier: float | None = None) -> None:
         sample = self.samples[name]
         sources, target = CHANGES[step]
         if sample.state not in sources:
             with pytest.raises(TransitionError):
                 getattr(self.batch, step)(name, self.now)
             return
-        getattr(self.batch, step)(name, self.now)
+        since = self.now
+        if earlier is None:
+            getattr(self.batch, step)(name, self.now)
+        else:
+            assert sample.admitted is not None
+            with pytest.raises(ValueError, match="since must be"):
+                self.batch.request_environment(name, self.now, math.nextafter(sample.admitted, -math.inf))
+            since = max(self.now - earlier, sample.admitted)
+            self.batch.request_environment(name, self.now, since)
         self.last = self.now
         spent = self.now - sample.since
+        if sample.state == "waiting":
+            sample.waited = self.now - sample.submitted
         if sample.state == "inference":
             (sample.turns if step == "finish_inference" else sample.failed_turns).append(spent)
         elif sample.state == "queued":
@@ -141,13 +190,13 @@ class CoordinatorMachine(RuleBasedStateMachine):
             sample.jobs.append(spent)
             sample.stages += step == "finish_environment"
         sample.state = target
-        sample.since = self.now
+        sample.since = since
         if target in ("finished", "withdrawn"):
             sample.ended = self.now
         if target == "queued":
             mean = sum(sample.turns) / len(sample.turns) if sample.turns else 0.0
-            key = (self.now - self.begun, len(sample.turns), mean) if self.caas else (0.0, 0, 0.0)
-            self.queue.push(name, requested_at=key[0], turns=key[1], mean_inference_s=key[2])
+            depth = (len(sample.turns), mean) if self.caas else (0, 0.0)
+            self.queue.push(name, requested_at=since - self.begun, turns=depth[0], mean_inference_s=depth[1])
 
     @precondition(lambda self: self.last is not None)
     @rule()
@@ -164,6 +213,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         assert batch.environment_running == self.count({"environment"}) <= self.c_e
         assert batch.finished == self.count({"finished"})
         assert batch.withdrawn == self.count({"withdrawn"})
+        assert batch.returned == self.count({"returned"})
         assert batch.samples() == list(self.samples)
 
     @invariant()
@@ -173,8 +223,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             assert times.state == self.batch.state(name) == sample.state
             assert (times.submitted_at, times.admitted_at) == (sample.submitted, sample.admitted)
             assert times.finished_at == sample.ended
-            left = sample.admitted if sample.admitted is not None else sample.ended
-            assert times.admission_wait_s == (0.0 if left is None else left - sample.submitted)
+            assert (times.admission_wait_s, times.admissions) == (sample.waited, sample.admissions)
             assert (times.turns, times.environment_stages) == (len(sample.turns), sample.stages)
             assert times.inference_s == sum(sample.turns)
             assert times.failed_inference_s == sum(sample.failed_turns)
@@ -187,10 +236,11 @@ class CoordinatorMachine(RuleBasedStateMachine):
         for name in self.samples:
             if self.samples[name].state not in ("finished", "withdrawn"):
                 self.take(name, "withdraw")
-        assert self.batch.waiting == self.batch.admitted == 0
+        assert self.batch.waiting == self.batch.admitted == self.batch.returned == 0
         assert self.batch.environment_queued == self.batch.environment_running == 0
         summary = self.batch.summary()
         assert summary.turns == sum(len(sample.turns) for sample in self.samples.values())
+        assert summary.readmissions == sum(max(s.admissions - 1, 0) for s in self.samples.values())
         assert summary.environment_s == sum(sum(sample.jobs) for sample in self.samples.values())
 
 

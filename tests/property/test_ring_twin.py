@@ -78,6 +78,11 @@ class Routers(RuleBasedStateMachine):
             worker = self.in_flight.pop(data.draw(st.integers(0, len(self.in_flight) - 1)))
             assert self.both("release", worker) is None
 
+    @rule(worker=WORKERS)
+    def hold(self, worker: str) -> None:
+        if self.both("hold", worker) is None:
+            self.in_flight.append(worker)
+
     @rule(worker=WORKERS, weight=WEIGHTS)
     def add(self, worker: str, weight: float) -> None:
         self.both("add_worker", worker, weight)

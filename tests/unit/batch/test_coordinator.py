@@ -6,8 +6,9 @@ import math
 import pytest
 
 import coresched.batch.coordinator
-from coresched.batch.coordinator import Coordinator, Sample
+from coresched.batch.coordinator import Coordinator
 from coresched.batch.records import TransitionError
+from coresched.batch.sample import Sample
 
 
 def admitted(*names: str, **options: object) -> Coordinator:
@@ -47,15 +48,17 @@ STATES = {
     "environment": ["admit", "request_environment", "dispatch"],
     "finished": ["admit", "finish"],
     "withdrawn": ["withdraw"],
+    "returned": ["admit", "put_back"],
 }
 ALLOWED = {
-    "waiting": {"withdraw"},
-    "admitted": {"start_inference", "request_environment", "finish", "withdraw"},
-    "inference": {"finish_inference", "cancel_inference", "withdraw"},
-    "queued": {"cancel_environment", "withdraw"},
-    "environment": {"finish_environment", "cancel_environment", "withdraw"},
+    "waiting": {"withdraw", "put_back"},
+    "admitted": {"start_inference", "request_environment", "finish", "withdraw", "put_back"},
+    "inference": {"finish_inference", "cancel_inference", "withdraw", "put_back"},
+    "queued": {"cancel_environment", "withdraw", "put_back"},
+    "environment": {"finish_environment", "cancel_environment", "withdraw", "put_back"},
     "finished": set(),
     "withdrawn": set(),
+    "returned": {"withdraw"},
 }
 STEPS = sorted(set().union(*ALLOWED.values()))
 
