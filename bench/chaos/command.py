@@ -21,7 +21,7 @@ from bench.chaos.run import run
 from bench.chaos.settings import Settings
 from bench.machine import Machine, this_machine
 from bench.progress import announce, clear
-from bench.results import machine_lines, today
+from bench.results import heading, today
 from coresched import __version__
 from coresched.cli.terminal import stdout_console
 from coresched.errors import InputError
@@ -96,7 +96,7 @@ def _as_json(command: str, settings: Settings, machine: Machine, outcomes: dict[
 
 def _print(command: str, settings: Settings, machine: Machine, outcomes: dict[str, Outcome]) -> None:
     console = stdout_console()
-    for line in machine_lines(command, machine):
+    for line in heading(command, machine):
         console.print(line)
     console.print(
         f"{settings.processes} harness processes, {settings.samples:,} samples, {settings.workers} workers, "
