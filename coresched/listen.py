@@ -59,7 +59,7 @@ def _tcp_address(text: str) -> TcpAddress:
     except (OSError, UnicodeError):
         raise InputError(f"--listen must name a host that can be resolved, got {text!r}") from None
     family, kind, protocol, _, address = found[0]
-    # gRPC reports every failure to bind in the same words, and its own log; so bind once before it does.
+    # Servers report a failure to bind in words of their own (gRPC: always the same); so bind once before.
     try:
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -92,12 +92,12 @@ def _unix_address(text: str) -> UnixAddress:
         raise InputError(f"--listen {text} cannot be used: {error.strerror}") from None
     if not stat.S_ISSOCK(mode):
         raise InputError(f"--listen {text}: the file exists and is no socket; choose another path")
-    # gRPC would take the path away from a server that is still there.
+    # A server that binds would take the path away from one that is still there.
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(path)
         except ConnectionRefusedError:
-            return UnixAddress(path)  # left behind by a server that was killed; gRPC replaces it
+            return UnixAddress(path)  # left behind by a server that was killed; it is replaced
         except OSError as error:
             raise InputError(f"--listen {text} cannot be used: {error.strerror}") from None
     raise InputError(f"--listen {text} cannot be used: Address already in use")

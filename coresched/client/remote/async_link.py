@@ -12,7 +12,7 @@ import grpc
 
 from coresched.client.credentials import channel
 from coresched.client.errors import BatchClosedError, ServiceError, SessionLostError
-from coresched.client.remote.attempts import ATTEMPT_S, delays
+from coresched.client.remote.attempts import ATTEMPT_S, CHANNEL_OPTIONS, delays
 from coresched.client.remote.batching import messages
 from coresched.client.remote.options import Connection
 from coresched.client.remote.records import ReportPages, summary
@@ -38,6 +38,7 @@ class Link:
             ca=connection.ca,
             certificate=connection.certificate,
             key=connection.key,
+            options=CHANNEL_OPTIONS,
         )
         self.stub = cast(Any, BatchesStub)(self._channel)
         self._unsettled: set[asyncio.Task[None]] = set()
@@ -161,6 +162,10 @@ class Wait:
 
     def give_up(self) -> None:
         self._task.cancel()
+
+    @property
+    def refused(self) -> bool:
+        return self._task.done() and (self._task.cancelled() or self._task.exception() is not None)
 
     async def reply(self) -> Any:
         """Cancelled, it gives up, unless `keep` was set: the caller ends the wait then."""

@@ -22,6 +22,9 @@ from coresched.client.turn import TurnFace, checked_exclude
 from coresched.core.checks import check_positive
 from coresched.v1 import batches_pb2 as pb
 
+HEARD_S = 0.02
+"""Seconds until the service should have heard what was sent before."""
+
 
 class Sample:
     """One sample: entering waits for admission; its slot is held until the block ends, however it ends."""
@@ -69,10 +72,14 @@ class Sample:
 
     async def _admission(self, steps: Steps) -> None:
         link = self.link
-        if (state := await link.state_of(self.id)) in ENDED:
+        try:
+            state = await link.state_of(self.id)
+        except asyncio.CancelledError:
+            await self.settle(self._claim_and_withdraw)
+            raise
+        if state in ENDED:
             raise SampleEndedError(self.id, ENDED[state])
-        request = pb.AwaitAdmissionRequest(**self.named())
-        wait = self._wait = Wait(link, link.stub.AwaitAdmission, request, steps.went, keep=True)
+        wait = self._claim(steps)
         try:
             await wait.reply()
         except asyncio.CancelledError:
@@ -87,12 +94,33 @@ class Sample:
         if not steps.move("waiting", "admitted"):
             raise steps.went()
 
+    def _claim(self, steps: Steps) -> Wait:
+        stub, request = self.link.stub, pb.AwaitAdmissionRequest(**self.named())
+        self._wait = Wait(self.link, stub.AwaitAdmission, request, steps.went, keep=True)
+        return self._wait
+
+    async def _claim_and_withdraw(self) -> None:
+        """What was submitted would else be open to all."""
+        if await self.link.state_of(self.id) not in ENDED:
+            await self._withdraw(self._claim(self.steps()))
+
     async def _withdraw(self, wait: Wait) -> None:
         """While the wait goes on, so that the sample is this session's, admitted meanwhile or not."""
         try:
-            await self.link.call(self.link.stub.FinishSample, self._finish(withdrawn=True))
+            while not await self._withdrawn(wait):
+                await asyncio.sleep(HEARD_S)
         finally:
             wait.give_up()
+
+    async def _withdrawn(self, wait: Wait) -> bool:
+        """Whether there is nothing left to withdraw. The service may hear of the claim only after this."""
+        try:
+            await self.link.call(self.link.stub.FinishSample, self._finish(withdrawn=True))
+        except ServiceError as error:
+            if error.code != "FAILED_PRECONDITION":
+                raise
+            return wait.refused or await self.link.state_of(self.id) in ENDED
+        return True
 
     def _finish(self, withdrawn: bool) -> pb.FinishSampleRequest:
         return pb.FinishSampleRequest(withdrawn=withdrawn, **self.named())
@@ -265,7 +293,7 @@ class Environment:
                 state = (await link.submit([self._sample.id]))[0]
                 if state not in (pb.SAMPLE_STATE_QUEUED, pb.SAMPLE_STATE_ENVIRONMENT):
                     return
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(HEARD_S)
         finally:
             self._sample.steps().move("queued", "admitted")
 

@@ -14,6 +14,17 @@ LONGEST_DELAY_S = 5.0
 ATTEMPT_S = 10.0
 """Seconds to wait for the reply to a call that does not itself wait, before it is sent again."""
 
+CHANNEL_OPTIONS = (
+    # By itself gRPC would wait up to 2 minutes before it connects again to a service that was started anew.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # A service that vanished without a word is noticed within 30 s. It puts up with such pings because of the
+    # heartbeats, with which it says something between them.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+)
+
 # The call may or may not have been carried out; sent again with its request_id, it is, once. CANCELLED is
 # what a service that stops says of calls it cut short.
 _PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)

@@ -12,7 +12,7 @@ import grpc
 
 from coresched.client.credentials import blocking_channel
 from coresched.client.errors import BatchClosedError, ServiceError, SessionLostError
-from coresched.client.remote.attempts import ATTEMPT_S, delays
+from coresched.client.remote.attempts import ATTEMPT_S, CHANNEL_OPTIONS, delays
 from coresched.client.remote.options import Connection
 from coresched.client.remote.records import ReportPages, summary
 from coresched.client.remote.session import Session, new_id
@@ -36,6 +36,7 @@ class BlockingLink:
             ca=connection.ca,
             certificate=connection.certificate,
             key=connection.key,
+            options=CHANNEL_OPTIONS,
         )
         self.stub = cast(Any, BatchesStub)(self._channel)
         self._left = threading.Event()
@@ -153,9 +154,14 @@ class BlockingWait:
         """Waits. An exception in the wait, such as KeyboardInterrupt, leaves the call under way."""
         pauses = delays()
         session = self._session
+        # A signal that comes just before the main thread sleeps is seen when it looks up next.
+        look_s = 0.5 if threading.current_thread() is threading.main_thread() else None
         try:
             while True:
-                self._woken.wait()  # not the call's own result(), which polls
+                while not self._woken.wait(
+                    look_s
+                ):  # not the call's own result(), which polls in every thread
+                    pass
                 if self._given_up:
                     raise self._gone()
                 if self._failure is not None:

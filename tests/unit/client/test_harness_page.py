@@ -85,19 +85,9 @@ def test_the_whole_harnesses_run_every_task(number: int, capsys: pytest.CaptureF
         assert "finished=60" in capsys.readouterr().out
 
 
-def test_the_harness_of_several_processes_runs_every_task(tmp_path: Path) -> None:
-    fakes = Fakes()
-    namespace = {**fakes.namespace(asynchronous=True), "coresched": coresched}
-    with served(listen=f"unix:{tmp_path}/s") as (address, _):
-        example = EXAMPLES[2].replace("127.0.0.1:50071", address)
-        assert example != EXAMPLES[2]
-        exec(compile(example, str(PAGE), "exec"), namespace)
-    assert [reply.label for reply in namespace["results"]] == [f"t{i}" for i in range(60)]
-
-
 def test_the_openai_client_needs_nothing_more_than_the_turn() -> None:
     with model_workers(2) as workers:
-        example = EXAMPLES[3]
+        example = EXAMPLES[2]
         for number, worker in enumerate(workers, 1):
             assert f"http://10.0.0.{number}:30000" in example
             example = example.replace(f"http://10.0.0.{number}:30000", worker.url)
@@ -107,6 +97,16 @@ def test_the_openai_client_needs_nothing_more_than_the_turn() -> None:
         labels = [label for worker in workers for label in worker.labels()]
         assert sorted(labels) == sorted(["judge", *(f"t{i}" for i in range(60))])
         assert all(worker.seen for worker in workers)
+
+
+def test_the_harness_of_several_processes_runs_every_task(tmp_path: Path) -> None:
+    fakes = Fakes()
+    namespace = {**fakes.namespace(asynchronous=True), "coresched": coresched}
+    with served(listen=f"unix:{tmp_path}/s") as (address, _):
+        example = EXAMPLES[3].replace("127.0.0.1:50071", address)
+        assert example != EXAMPLES[3]
+        exec(compile(example, str(PAGE), "exec"), namespace)
+    assert [reply.label for reply in namespace["results"]] == [f"t{i}" for i in range(60)]
 
 
 async def test_the_tool_timeout_leaves_out_the_queue() -> None:

@@ -45,6 +45,24 @@ async def test_a_cancelled_wait_for_admission_withdraws_the_sample_and_ends_the_
         await ended(wait)
 
 
+async def test_a_sample_cancelled_as_it_is_submitted_is_not_left_open(fake: FakeBatches) -> None:
+    submitting = Blocked(pb.SubmitSamplesResponse(states=[pb.SAMPLE_STATE_OPEN]))
+    fake.script["SubmitSamples"].append(submitting)
+    async with connected(fake) as batch:
+        entering = asyncio.ensure_future(batch.sample("a").__aenter__())
+        await begun(submitting)
+        entering.cancel()
+        submitting.go.set()
+        # The service hears of the claim after the withdrawal, which it refuses then.
+        claim = fake.always["AwaitAdmission"] = Blocked(pb.AwaitAdmissionResponse())
+        fake.script["FinishSample"].append(refuse(grpc.StatusCode.FAILED_PRECONDITION, "sample is open"))
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        await ended(claim)
+        assert [call.sample for call in fake.of("AwaitAdmission")] == ["a"]
+        assert [finish.withdrawn for finish in fake.of("FinishSample")] == [True, True]
+
+
 @pytest.mark.parametrize("granted", [False, True])
 async def test_a_cancelled_wait_for_a_slot_gives_it_back_and_the_sample_goes_on(
     fake: FakeBatches, granted: bool

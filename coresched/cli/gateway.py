@@ -1,0 +1,152 @@
+"""`coresched gateway`: an OpenAI-compatible HTTP front that routes each request by its trajectory label."""
+
+import argparse
+import asyncio
+import sys
+
+from coresched.cli.parser import CommandParser, add_command, count, number
+from coresched.errors import InputError
+
+
+def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
+    parser = add_command(
+        commands,
+        "gateway",
+        summary="an OpenAI-compatible HTTP front of several engine workers",
+        description="Pass OpenAI-compatible HTTP requests on to engine workers, each to the worker that has\n"
+        "its trajectory's cache, while that worker's load is within a bound (LBCH). The label is\n"
+        "the header x-smg-routing-key, else x-session-id, else a body field, else how the body\n"
+        "begins.\n"
+        "Prints the address it listens on. Stops on SIGTERM or Ctrl-C: open requests may go on for\n"
+        "the grace period; a second signal ends them at once.",
+        example="coresched gateway --listen 127.0.0.1:8080 --worker http://10.0.0.1:30000 "
+        "--worker http://10.0.0.2:30000=2",
+    )
+    parser.add_argument(
+        "--listen",
+        default="127.0.0.1:8080",
+        metavar="HOST:PORT|unix:PATH",
+        help="where to listen; port 0 is any free one; whoever can connect may use the workers, so keep to "
+        "loopback or a unix socket unless the network is trusted (default %(default)s)",
+    )
+    parser.add_argument(
+        "--worker",
+        action="append",
+        default=[],
+        type=_weighted,
+        dest="workers",
+        metavar="URL[=WEIGHT]",
+        help="base URL of an engine worker, and its capacity relative to the others (default 1); repeat for "
+        "each worker",
+    )
+    parser.add_argument(
+        "--load-bound",
+        type=number(at_least=1),
+        default=1.25,
+        metavar="A",
+        help="a worker takes requests up to A times the mean in flight (default %(default)s)",
+    )
+    parser.add_argument(
+        "--virtual-nodes",
+        type=count,
+        default=128,
+        metavar="N",
+        help="points on the hash ring per unit of weight, at most 65536 (default %(default)s)",
+    )
+    parser.add_argument(
+        "--label-field",
+        action="append",
+        dest="label_fields",
+        metavar="NAME",
+        help="top-level field of the JSON body that gives the label if no header does; repeat for "
+        "more, tried in this order (default routing_key, session_id, prompt_cache_key)",
+    )
+    parser.add_argument(
+        "--max-body-mib",
+        type=number(above=0),
+        default=64.0,
+        metavar="MIB",
+        help="largest request body (default %(default)g)",
+    )
+    for name, default, text in (
+        ("--connect-timeout-s", 5.0, "seconds to connect to a worker; there is no limit to its answer"),
+        ("--health-interval-s", 5.0, "seconds between two GET /health on a worker"),
+        ("--health-timeout-s", 5.0, "seconds that a worker may take to answer one"),
+    ):
+        parser.add_argument(
+            name,
+            type=number(above=0),
+            default=default,
+            metavar="S",
+            help=f"{text} (default %(default)g)",
+        )
+    parser.add_argument(
+        "--health-failures",
+        type=count,
+        default=3,
+        metavar="N",
+        help="failures in a row after which a worker is out (default %(default)s)",
+    )
+    parser.add_argument(
+        "--grace-s",
+        type=number(at_least=0),
+        default=10.0,
+        metavar="S",
+        help="seconds that open requests may go on after the signal to stop (default %(default)g)",
+    )
+    parser.set_defaults(run=run)
+
+
+def _weighted(text: str) -> tuple[str, float]:
+    url, equals, weight = text.rpartition("=")
+    if not equals:
+        return text, 1.0
+    return url, number(above=0)(weight)
+
+
+def run(args: argparse.Namespace) -> int:
+    # Here, so that the other commands start without the HTTP stack.
+    from coresched.gateway.fleet import Fleet
+    from coresched.gateway.labels import LABEL_FIELDS
+    from coresched.gateway.server import Limits, serve
+    from coresched.gateway.workers import checked_workers, worker_at
+    from coresched.listen import TcpAddress, listen_address
+
+    def notify(line: str) -> None:
+        print(f"coresched gateway: {line}", file=sys.stderr, flush=True)
+
+    def announce(listening: str) -> None:
+        print(f"coresched gateway: listening on {listening}", flush=True)
+
+    workers = checked_workers([worker_at(url, weight) for url, weight in args.workers])
+    try:
+        fleet = Fleet(
+            workers,
+            load_bound=args.load_bound,
+            virtual_nodes=args.virtual_nodes,
+            failures_to_out=args.health_failures,
+            notify=notify,
+        )
+    except ValueError as error:
+        raise InputError(f"--worker or --virtual-nodes: {error}") from None
+    limits = Limits(
+        label_fields=args.label_fields or LABEL_FIELDS,
+        max_body_bytes=int(args.max_body_mib * (1 << 20)),
+        connect_timeout_s=args.connect_timeout_s,
+        health_interval_s=args.health_interval_s,
+        health_timeout_s=args.health_timeout_s,
+    )
+    address = listen_address(args.listen)
+    if isinstance(address, TcpAddress) and not address.loopback:
+        notify(
+            f"{address.host} is not loopback, and there is no authentication: whoever reaches it may use the "
+            "workers"
+        )
+    serving = serve(fleet, limits, address, grace_s=args.grace_s, announce=announce)
+    try:
+        import uvloop
+    except ImportError:  # a platform without it
+        asyncio.run(serving)
+    else:
+        uvloop.run(serving)
+    return 0

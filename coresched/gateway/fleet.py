@@ -1,0 +1,127 @@
+"""Which worker takes a request: LBCH over the healthy workers, and what is in flight on each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from coresched.core.ring import LoadBoundedRouter
+from coresched.gateway.workers import Worker
+
+LARGEST_SHARE = 1 << 20
+"""Most points on the ring that a worker may have: about a second of work at the start."""
+
+
+class NoWorkerError(LookupError):
+    """There is no healthy worker that could take the request."""
+
+
+class Fleet:
+    """The workers, the ring over all of them, and who is out at present.
+
+    A worker that is out keeps its points on the ring and is only excluded, so that no label but its own
+    moves, and these come home with it. For one event loop.
+    """
+
+    on_route: Callable[[str, str], None] | None = None
+    """Called with the label and the worker's name for each request routed."""
+
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        *,
+        load_bound: float = 1.25,
+        virtual_nodes: int = 128,
+        failures_to_out: int = 3,
+        notify: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """`notify` is called with a line when a worker goes out or comes back.
+
+        Raises what LoadBoundedRouter raises, and ValueError over LARGEST_SHARE.
+        """
+        for worker in workers:
+            if worker.weight * virtual_nodes > LARGEST_SHARE:
+                raise ValueError(
+                    f"weight must be at most {LARGEST_SHARE / virtual_nodes:g} with {virtual_nodes} virtual "
+                    f"nodes, got {worker.weight:g}"
+                )
+        self.workers = tuple(workers)
+        self._by_name = {worker.name: worker for worker in workers}
+        weights = {worker.name: worker.weight for worker in workers}
+        self._router = LoadBoundedRouter(weights, load_bound, virtual_nodes)
+        self._failures_to_out = failures_to_out
+        self._notify = notify
+        self._out: tuple[str, ...] = ()
+
+    def route(self, label: str, failed: Sequence[Worker] = ()) -> Worker:
+        """The worker for a request of this label, counted in flight there until `release`.
+
+        `failed`: workers that this request could not reach. Raises NoWorkerError.
+        """
+        exclude = self._out
+        if failed:
+            exclude = tuple({*exclude, *(worker.name for worker in failed)})
+        if exclude and len(exclude) == len(self.workers):
+            raise NoWorkerError
+        worker = self._by_name[self._router.route(label, exclude)]
+        worker.requests += 1
+        if failed:
+            worker.retries += 1
+        if self.on_route is not None:
+            self.on_route(label, worker.name)
+        return worker
+
+    def release(self, worker: Worker) -> None:
+        """End one request in flight; exactly once for each `route`."""
+        self._router.release(worker.name)
+
+    def first(self, failed: Sequence[Worker] = ()) -> Worker:
+        """The first healthy worker, for what is no inference request, uncounted. Raises NoWorkerError."""
+        for worker in self.workers:
+            if worker.healthy and worker not in failed:
+                return worker
+        raise NoWorkerError
+
+    def in_flight(self) -> dict[str, int]:
+        """Requests in flight by worker."""
+        return self._router.loads()
+
+    def healthy(self) -> int:
+        """How many workers are healthy."""
+        return len(self.workers) - len(self._out)
+
+    def unreachable(self, worker: Worker, reason: str) -> None:
+        """No connection to the worker: it is out at once, until a check passes."""
+        worker.failures += 1
+        worker.recheck.set()
+        self._set(worker, False, reason)
+
+    def reset(self, worker: Worker, reason: str) -> None:
+        """The worker dropped a request before the headers: one failure, and a check is due now."""
+        worker.failures += 1
+        worker.recheck.set()
+        self.check_failed(worker, reason)
+
+    def interrupted(self, worker: Worker) -> None:
+        """An answer of the worker broke off. Others may go on, so only a check says whether it is dead."""
+        worker.failures += 1
+        worker.recheck.set()
+
+    def check_passed(self, worker: Worker) -> None:
+        """An active check found the worker healthy: it is back."""
+        if worker.recheck.is_set():
+            return  # it failed a request since that check began; the next check decides
+        worker.failed_in_a_row = 0
+        self._set(worker, True, "it is healthy")
+
+    def check_failed(self, worker: Worker, reason: str, *, at_once: bool = False) -> None:
+        """An active check failed; the worker is out after `failures_to_out` failures in a row, or at once."""
+        worker.failed_in_a_row += 1
+        if at_once or worker.failed_in_a_row >= self._failures_to_out:
+            self._set(worker, False, reason)
+
+    def _set(self, worker: Worker, healthy: bool, reason: str) -> None:
+        if worker.healthy is healthy:
+            return
+        worker.healthy = healthy
+        self._out = tuple(worker.name for worker in self.workers if not worker.healthy)
+        self._notify(f"worker {worker.name} is {'back' if healthy else 'out'}: {reason}")

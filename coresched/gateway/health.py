@@ -1,0 +1,59 @@
+"""Active health checks: GET /health on each worker, at an interval and at once after a failed request."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import aiohttp
+
+from coresched.gateway.fleet import Fleet
+from coresched.gateway.workers import Worker
+
+
+class HealthChecks:
+    """Tells the fleet who is healthy, until it is cancelled."""
+
+    def __init__(
+        self, fleet: Fleet, session: aiohttp.ClientSession, *, interval_s: float, timeout_s: float
+    ) -> None:
+        self._fleet = fleet
+        self._session = session
+        self._interval_s = interval_s
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+
+    async def first_round(self) -> None:
+        """Check all once. A worker that fails is out at once, because nothing spoke for it yet."""
+        reasons = await asyncio.gather(*map(self._failure, self._fleet.workers))
+        for worker, reason in zip(self._fleet.workers, reasons, strict=True):
+            if reason is not None:
+                self._fleet.check_failed(worker, reason, at_once=True)
+
+    async def run(self) -> None:
+        """Check each worker at its own pace."""
+        await asyncio.gather(*map(self._watch, self._fleet.workers))
+
+    async def _watch(self, worker: Worker) -> None:
+        while True:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(worker.recheck.wait(), self._interval_s)
+            worker.recheck.clear()
+            reason = await self._failure(worker)
+            if reason is None:
+                self._fleet.check_passed(worker)
+            else:
+                self._fleet.check_failed(worker, reason)
+
+    async def _failure(self, worker: Worker) -> str | None:
+        """What is wrong with the worker; None if nothing is."""
+        try:
+            async with self._session.get(
+                worker.url("/health"), timeout=self._timeout, allow_redirects=False
+            ) as response:
+                if response.status // 100 == 2:
+                    return None
+                return f"GET /health answered {response.status}"
+        except asyncio.TimeoutError:
+            return f"GET /health took longer than {self._timeout.total:g} s"
+        except (aiohttp.ClientError, OSError) as error:
+            return f"GET /health failed: {error or type(error).__name__}"

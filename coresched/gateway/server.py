@@ -1,0 +1,195 @@
+"""The HTTP server of the gateway, from the first health checks to the graceful stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from math import ceil
+
+import aiohttp
+from aiohttp import web
+
+from coresched.errors import InputError
+from coresched.gateway.fleet import Fleet
+from coresched.gateway.forward import Forwarder
+from coresched.gateway.health import HealthChecks
+from coresched.gateway.labels import LABEL_FIELDS
+from coresched.gateway.proxy import Gateway
+from coresched.gateway.refusal import RefusedError, answer
+from coresched.listen import TcpAddress, UnixAddress
+
+_logger = logging.getLogger(__name__)
+
+_CONNECTION_BACKLOG = 1024
+
+_MOST_DESCRIPTORS = 65536
+
+# Below the 5 s after which uvicorn closes an idle connection: a request sent on one that is just being closed
+# could not be told from one that killed the worker.
+_IDLE_CONNECTION_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the gateway takes and how long it waits, in bytes and seconds."""
+
+    label_fields: Sequence[str] = LABEL_FIELDS
+    max_body_bytes: int = 64 << 20
+    connect_timeout_s: float = 5.0
+    health_interval_s: float = 5.0
+    health_timeout_s: float = 5.0
+
+
+class _Connection(web.RequestHandler):
+    """A client's connection, whose own errors are in OpenAI's form too."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0 or isinstance(exc, ConnectionError):
+            raise ConnectionResetError("the answer had begun, or the client is gone")
+        if status < 500:
+            said = (message or "the request is malformed").partition("\n")[0].rstrip(": ")
+            response = answer(RefusedError(status, "invalid_request", said))
+        else:
+            _logger.error("a request failed", exc_info=exc)
+            response = answer(RefusedError(status, "internal", "the gateway failed; its log says why"))
+        response.force_close()
+        return response
+
+
+class RunningGateway:
+    """A gateway that accepts connections at `address` until it is stopped."""
+
+    def __init__(
+        self, gateway: Gateway, connections: web.Server, server: asyncio.AbstractServer, address: str
+    ) -> None:
+        self.address = address
+        self._gateway = gateway
+        self._connections = connections
+        self._server = server
+
+    async def stop(self, *, grace_s: float, at_once: asyncio.Event) -> None:
+        """Accept nothing more; let open requests go on for `grace_s` seconds or until `at_once` is set."""
+        self._server.close()
+        if self.address.startswith("unix:"):
+            with suppress(FileNotFoundError):  # Python 3.13 has removed it already
+                os.unlink(self.address.removeprefix("unix:"))
+        busy = self._gateway.drain()
+        for connection in self._connections.connections:
+            if connection not in busy:
+                connection.force_close()
+        idle = asyncio.create_task(self._gateway.idle())
+        hurried = asyncio.create_task(at_once.wait())
+        await asyncio.wait((idle, hurried), timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        if not idle.done():
+            for connection in self._connections.connections:
+                if connection.transport is not None:
+                    connection.transport.abort()
+        idle.cancel()
+        hurried.cancel()
+        await self._connections.shutdown(1.0)  # answers that are being written
+
+
+@asynccontextmanager
+async def running(
+    fleet: Fleet, limits: Limits, address: TcpAddress | UnixAddress
+) -> AsyncIterator[RunningGateway]:
+    """A gateway that accepts connections, after one check of all workers; in the end it ends at once.
+
+    Raises InputError if the address cannot be used.
+    """
+    async with _session(limits.connect_timeout_s) as session:
+        checks = HealthChecks(
+            fleet, session, interval_s=limits.health_interval_s, timeout_s=limits.health_timeout_s
+        )
+        await checks.first_round()
+        forwarder = Forwarder(fleet, session, retry_after_s=max(1, ceil(limits.health_interval_s)))
+        gateway = Gateway(forwarder, label_fields=limits.label_fields, max_body_bytes=limits.max_body_bytes)
+        connections = web.Server(gateway.handle, handler_cancellation=True)
+        server, listening = await _listen(connections, address)
+        started = RunningGateway(gateway, connections, server, listening)
+        checking = asyncio.create_task(checks.run())
+        try:
+            yield started
+        finally:
+            checking.cancel()
+            await started.stop(grace_s=0, at_once=asyncio.Event())
+
+
+async def serve(
+    fleet: Fleet,
+    limits: Limits,
+    address: TcpAddress | UnixAddress,
+    *,
+    grace_s: float,
+    announce: Callable[[str], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT, then let open requests go on for `grace_s` seconds.
+
+    `announce` is called with the address once it accepts connections. A second signal ends what is still open
+    at once. Raises InputError if the address was taken meanwhile.
+    """
+    _allow_many_connections()
+    async with running(fleet, limits, address) as gateway:
+        first, second = asyncio.Event(), asyncio.Event()
+
+        def stop() -> None:
+            (second if first.is_set() else first).set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+        announce(gateway.address)
+        await first.wait()
+        await gateway.stop(grace_s=grace_s, at_once=second)
+
+
+def _allow_many_connections() -> None:
+    """Raise the soft limit of file descriptors, often 1024: an open request needs two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):  # it serves with fewer, too
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _session(connect_timeout_s: float) -> aiohttp.ClientSession:
+    """It goes nowhere else and changes nothing: no proxies, no cookies, no decoding."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_CONNECTION_S),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=False,
+        timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
+    )
+
+
+async def _listen(
+    connections: web.Server, address: TcpAddress | UnixAddress
+) -> tuple[asyncio.AbstractServer, str]:
+    """A server that accepts connections, and where. Raises InputError if the address cannot be used."""
+    loop = asyncio.get_running_loop()
+
+    def connection() -> _Connection:
+        return _Connection(connections, loop=loop, auto_decompress=False)
+
+    try:
+        if isinstance(address, UnixAddress):
+            server = await loop.create_unix_server(connection, address.path, backlog=_CONNECTION_BACKLOG)
+            return server, str(address)
+        server = await loop.create_server(connection, address.host, address.port, backlog=_CONNECTION_BACKLOG)
+    except OSError as error:
+        raise InputError(f"--listen {address} cannot be used: {error.strerror}") from None
+    return server, str(TcpAddress(address.host, server.sockets[0].getsockname()[1]))
