@@ -24,7 +24,6 @@ from bench.progress import announce, clear
 from bench.results import heading, today
 from coresched import __version__
 from coresched.cli.terminal import stdout_console
-from coresched.errors import InputError
 
 FULL = Settings(
     processes=64,
@@ -49,8 +48,6 @@ LIMIT_S = 600.0
 def carry_out(args: argparse.Namespace) -> int:
     """Exit code: 0 if nothing was found, 1 if anything was, or a run did not come to its end."""
     settings = msgspec.structs.replace(QUICK if args.quick else FULL, seed=args.seed)
-    if args.keep is not None and args.keep.exists() and any(args.keep.iterdir()):
-        raise InputError(f"--keep {str(args.keep)!r} must be new or empty, it is not; give another folder")
     machine = this_machine()
     outcomes: dict[str, Outcome] = {}
     folder = Path(tempfile.mkdtemp(prefix="coresched-chaos-")) if args.keep is None else args.keep
@@ -59,9 +56,7 @@ def carry_out(args: argparse.Namespace) -> int:
         for name in RUNS if args.only is None else [args.only]:
             within = folder / name
             within.mkdir(parents=True)
-            outcomes[name] = asyncio.run(
-                run(settings, RUNS[name], within, limit_s=LIMIT_S, tell=lambda line: announce(line))
-            )
+            outcomes[name] = asyncio.run(run(settings, RUNS[name], within, limit_s=LIMIT_S, tell=announce))
             clear()
         sound = not any(outcome.findings.all() for outcome in outcomes.values())
     except (RuntimeError, TimeoutError, MalformedLogError) as error:
@@ -99,7 +94,9 @@ def _print(command: str, settings: Settings, machine: Machine, outcomes: dict[st
     for line in heading(command, machine):
         console.print(line)
     console.print(
-        f"{settings.processes} harness processes, {settings.samples:,} samples, {settings.workers} workers, "
+        f"{settings.processes} harness processes, {settings.samples:,} samples, {settings.workers} workers"
+    )
+    console.print(
         f"C_S {settings.sample_concurrency}, C_E {settings.environment_concurrency}, "
         f"grace {settings.grace_s:g} s, seed {settings.seed}"
     )

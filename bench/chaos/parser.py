@@ -29,9 +29,18 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="N",
         help="draws what happens to whom and when (default: a new one, which is printed)",
     )
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep journals and logs in this folder")
+    parser.add_argument(
+        "--keep", type=_new_folder, metavar="FOLDER", help="keep journals and logs in this folder"
+    )
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.set_defaults(run=run)
+
+
+def _new_folder(text: str) -> Path:
+    folder = Path(text)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise argparse.ArgumentTypeError(f"{text!r} must be a new or empty folder, it is not; give another")
+    return folder
 
 
 def run(args: argparse.Namespace) -> int:

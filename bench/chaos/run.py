@@ -25,6 +25,7 @@ from bench.chaos.servers import Server
 from bench.chaos.settings import Settings
 from coresched.client.credentials import channel
 from coresched.client.local import BatchReport
+from coresched.client.remote.attempts import CHANNEL_OPTIONS
 from coresched.v1 import batches_pb2, router_pb2
 from coresched.v1.batches_pb2_grpc import BatchesStub
 from coresched.v1.router_pb2_grpc import RouterStub
@@ -115,7 +116,7 @@ async def _play(crew: Crew, faults: Sequence[Fault], tell: Callable[[str], None]
         environment_concurrency=settings.environment_concurrency,
         grace_s=_OWN_GRACE_S,
     )
-    async with batch, channel(crew.service.address) as connection:
+    async with batch, channel(crew.service.address, options=CHANNEL_OPTIONS) as connection:
         await batch.submit(settings.names())
         for _ in range(settings.processes):
             crew.harnesses.start()

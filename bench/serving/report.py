@@ -105,7 +105,7 @@ def print_report(found: ServiceReport) -> None:
     for row in found.rows:
         add(row.case, f"{row.n}", "coresched", row.ours, ratio_text(row.ratio.median), "bold")
         add("", "", "echo", row.echo)
-    for line in heading(found.report):
+    for line in heading(found.report.command, found.report.machine):
         console.print(line)
     console.print()
     console.print(table)
