@@ -93,7 +93,7 @@ def tried(name: str, seed: int, model: WorkerModel) -> list[Trial]:
 def print_all(report: Report, cells: Sequence[Classified], done: Sequence[Trial]) -> None:
     """Both tables, what their columns mean, and a line for each miss of the default estimator."""
     console = stdout_console()
-    for line in heading(report):
+    for line in heading(report.command, report.machine):
         console.print(line)
     print_cells(console, cells)
     print_trials(console, done)

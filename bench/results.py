@@ -101,7 +101,7 @@ def print_report(
             if place == 0:
                 add(case, f"{n:,}", "coresched", row.ours, "", style="bold")
             add("", "", row.peer, row.theirs, ratio_text(row.ratio))
-    for line in heading(report):
+    for line in heading(report.command, report.machine):
         console.print(line)
     console.print()
     console.print(table)
@@ -112,11 +112,11 @@ def print_report(
         console.print(f"Left out, not installed: {', '.join(missing)} (pip install 'coresched[bench]').")
 
 
-def heading(report: Report) -> list[str]:
-    machine = report.machine
+def heading(command: str, machine: Machine) -> list[str]:
+    """Command, date, versions and machine."""
     load = "" if machine.load is None else f", load {machine.load:.2f} at the start"
     return [
-        f"$ {report.command}",
+        f"$ {command}",
         f"{today()}, coresched {__version__}, {machine.python}, {machine.system}",
         f"{machine.cpu}, {machine.cores} cores{load}",
     ]

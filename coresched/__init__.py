@@ -1,9 +1,20 @@
 """Scheduling middleware that makes a batch of LLM agent tasks finish sooner."""
 
+from coresched.batch.records import TransitionError
 from coresched.capacity.footprint import footprint
 from coresched.capacity.planner import plan
 from coresched.capacity.summary import WorkloadSummary
+from coresched.client.connect import connect
 from coresched.client.embedded import Batch
+from coresched.client.errors import (
+    BatchClosedError,
+    LeaseExpiredError,
+    SampleEndedError,
+    SampleTakenError,
+    ServiceError,
+    ServiceLimitError,
+    SessionLostError,
+)
 from coresched.client.label import label
 from coresched.core import ChainAdvancingQueue, LoadBoundedRouter, RoutingPrefixPolicy, Waiting
 
@@ -11,12 +22,21 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Batch",
+    "BatchClosedError",
     "ChainAdvancingQueue",
+    "LeaseExpiredError",
     "LoadBoundedRouter",
     "RoutingPrefixPolicy",
+    "SampleEndedError",
+    "SampleTakenError",
+    "ServiceError",
+    "ServiceLimitError",
+    "SessionLostError",
+    "TransitionError",
     "Waiting",
     "WorkloadSummary",
     "__version__",
+    "connect",
     "footprint",
     "label",
     "plan",

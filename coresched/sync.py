@@ -1,5 +1,6 @@
-"""The blocking twin of `coresched.Batch`: the same words without async and await, for threads."""
+"""The blocking twins of `coresched.Batch` and `coresched.connect`: the same words for threads."""
 
 from coresched.client.blocking import Batch
+from coresched.client.connect import connect_blocking as connect
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "connect"]

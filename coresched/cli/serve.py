@@ -1,4 +1,4 @@
-"""`coresched serve`: the router as a gRPC service for many harness processes."""
+"""`coresched serve`: router and batches as a gRPC service for many harness processes."""
 
 import argparse
 import asyncio
@@ -22,10 +22,11 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     parser = add_command(
         commands,
         "serve",
-        summary="route for many harness processes over gRPC",
-        description="Serve load-bounded consistent hashing over gRPC (coresched.v1.Router, with health and\n"
-        "reflection). Prints the address it listens on. Stops on SIGTERM or Ctrl-C: open calls\n"
-        "and streams may go on for the grace period; a second signal ends them at once.",
+        summary="route and schedule for many harness processes over gRPC",
+        description="Serve load-bounded consistent hashing and shared batches over gRPC (coresched.v1:\n"
+        "Router and Batches, with health and reflection). Prints the address it listens on. Stops on\n"
+        "SIGTERM or Ctrl-C: open calls and streams may go on for the grace period, but calls that\n"
+        "wait for a slot end; a second signal ends all of them at once.",
         example="coresched serve --listen 127.0.0.1:50071 --worker w0 --worker w1=2",
     )
     parser.add_argument(
@@ -177,7 +178,7 @@ def _run(args: argparse.Namespace) -> int:
             _warn(
                 "open_to_all",
                 f"{address.host} is not loopback, and there is no authentication: whoever reaches it may "
-                "route, release and remove workers; add --tokens or --tls-client-ca",
+                "route, remove workers and close batches; add --tokens or --tls-client-ca",
             )
     metrics = listen_address(args.metrics, "--metrics") if args.metrics is not None else None
     if isinstance(metrics, TcpAddress) and not metrics.loopback:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import TracebackType
 
-from coresched.client.local import BatchBase, LocalBatch, LocalEnvironment, LocalTurn
+from coresched.client.blocks import BatchBase, LocalEnvironment, LocalTurn
+from coresched.client.local import BatchReport, LocalBatch
 
 
 class _Wait:
@@ -46,6 +48,12 @@ class Environment(LocalEnvironment):
     A stage is all tool calls between two turns: run parallel calls inside one block.
     """
 
+    def _start_timer(self, max_s: float, expire: Callable[[], None]) -> threading.Timer:
+        timer = threading.Timer(max_s, expire)
+        timer.daemon = True
+        timer.start()
+        return timer
+
     def __enter__(self) -> Environment:
         wait = _Wait()
         self._local.request_environment(self._sample, wait)
@@ -66,19 +74,31 @@ class Environment(LocalEnvironment):
 class Sample:
     """One sample: entering waits for admission; its slot is held until the block ends, however it ends."""
 
-    def __init__(self, local: LocalBatch, id: str) -> None:
+    def __init__(self, local: LocalBatch, id: str, admitted: bool = False) -> None:
         self._local = local
+        self._admitted = admitted  # and not entered
         self.id = id
 
-    def inference(self) -> Turn:
-        """The next model call; enter it with `with`. Raises TransitionError while a stage is open."""
-        return Turn(self._local, self.id)
+    def inference(self, exclude: Collection[str] = ()) -> Turn:
+        """The next model call; enter it with `with`.
 
-    def environment(self) -> Environment:
-        """The next environment stage; entering it waits. Raises TransitionError while a stage is open."""
-        return Environment(self._local, self.id)
+        `exclude` names workers not to use for it, such as the one that failed it before. Entering raises
+        TransitionError while a stage is open, LookupError if `exclude` names an unknown worker or all.
+        """
+        return Turn(self._local, self.id, exclude)
+
+    def environment(self, max_s: float | None = None) -> Environment:
+        """The next environment stage; entering it waits. Raises TransitionError while a stage is open.
+
+        `max_s` is the longest that the stage may hold its slot, in seconds: then the slot goes to the next,
+        and leaving the block raises LeaseExpiredError unless the block raised.
+        """
+        return Environment(self._local, self.id, max_s)
 
     def __enter__(self) -> Sample:
+        if self._admitted:
+            self._admitted = False
+            return self
         self._local.enter(self.id)
         wait = _Wait()
         try:
@@ -110,6 +130,38 @@ class Batch(BatchBase):
         Raises TypeError or ValueError for an id that is no label or was used in this batch before.
         """
         return Sample(self._local, self._local.claim(id))
+
+    def submit(self, ids: Iterable[str]) -> None:
+        """Make samples known, in order, for `admissions` to take up; those known already stay as they are.
+
+        Raises TypeError or ValueError for an id that is no label, before any is submitted.
+        """
+        self._local.offer(ids)
+
+    def admissions(self) -> Iterator[Sample]:
+        """Samples that were submitted, as they are admitted, until every sample of the batch has ended.
+
+        They hold their sample slots already: enter each one with `with`, which ends it. Without any
+        sample in the batch it waits for the first. Several threads may each iterate.
+        """
+        while True:
+            wait = _Wait()
+            name = self._local.seek(wait)
+            if name == "":
+                return
+            try:
+                wait.wait()
+                if name is not None:
+                    self._local.granted(name)
+            except BaseException:
+                self._local.stop_seeking(wait, name)
+                raise
+            if name is not None:
+                yield Sample(self._local, name, admitted=True)
+
+    def refresh(self) -> BatchReport:
+        """The same as `report`, as for a service's batch, whose report has to be fetched."""
+        return self.report()
 
     def __enter__(self) -> Batch:
         self._local.open()

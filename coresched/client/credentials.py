@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,6 +14,8 @@ import grpc
 from coresched.client.bearer import BearerChannel, BlockingBearer
 from coresched.errors import InputError
 from coresched.pem import authorities, key_pair
+
+Options = Sequence[tuple[str, int]]
 
 TOKEN_VARIABLE = "CORESCHED_TOKEN"
 
@@ -26,6 +29,7 @@ def channel(
     ca: str | Path | None = None,
     certificate: str | Path | None = None,
     key: str | Path | None = None,
+    options: Options = (),
 ) -> grpc.aio.Channel:
     """A grpc.aio channel to a server; it connects with its first call.
 
@@ -33,16 +37,17 @@ def channel(
     the environment variable CORESCHED_TOKEN, if it is set and not empty. ``ca``: PEM file of the CA that the
     server's certificate must be of. ``certificate``, ``key``: PEM files of the client's own certificate, for
     servers that ask for one; without ``ca``, the CAs are gRPC's own. Any of the three makes it TLS.
+    ``options``: further channel arguments of gRPC.
 
     Raises InputError, naming the parameter, for a file that cannot be used, a token that cannot be sent, and
     a token that would travel in the clear to another machine.
     """
     wanted = _checked(target, token, ca, certificate, key)
     if wanted.tls is not None:
-        return grpc.aio.secure_channel(target, wanted.tls)
+        return grpc.aio.secure_channel(target, wanted.tls, options)
     if wanted.token is None:
-        return grpc.aio.insecure_channel(target)
-    return BearerChannel(grpc.aio.insecure_channel(target, _PLAIN_WITH_TOKEN), wanted.token)
+        return grpc.aio.insecure_channel(target, options)
+    return BearerChannel(grpc.aio.insecure_channel(target, [*options, *_PLAIN_WITH_TOKEN]), wanted.token)
 
 
 def blocking_channel(
@@ -52,15 +57,16 @@ def blocking_channel(
     ca: str | Path | None = None,
     certificate: str | Path | None = None,
     key: str | Path | None = None,
+    options: Options = (),
 ) -> grpc.Channel:
     """The same as `channel`, for threads."""
     wanted = _checked(target, token, ca, certificate, key)
     if wanted.tls is not None:
-        return grpc.secure_channel(target, wanted.tls)
+        return grpc.secure_channel(target, wanted.tls, options)
     if wanted.token is None:
-        return grpc.insecure_channel(target)
+        return grpc.insecure_channel(target, options)
     return grpc.intercept_channel(
-        grpc.insecure_channel(target, _PLAIN_WITH_TOKEN), BlockingBearer(wanted.token)
+        grpc.insecure_channel(target, [*options, *_PLAIN_WITH_TOKEN]), BlockingBearer(wanted.token)
     )
 
 

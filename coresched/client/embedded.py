@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from types import TracebackType
 
-from coresched.client.local import BatchBase, LocalBatch, LocalEnvironment, LocalTurn
+from coresched.client.blocks import BatchBase, LocalEnvironment, LocalTurn
+from coresched.client.local import BatchReport, LocalBatch
 
 
-def _check_loop(home: asyncio.AbstractEventLoop) -> None:
+def check_loop(home: asyncio.AbstractEventLoop) -> None:
+    """Raises RuntimeError on any other event loop than the batch's own."""
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:
@@ -41,12 +44,14 @@ class Turn(LocalTurn):
     counts as a failed turn; the sample may try another.
     """
 
-    def __init__(self, local: LocalBatch, label: str, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(local, label)
+    def __init__(
+        self, local: LocalBatch, label: str, exclude: Collection[str], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(local, label, exclude)
         self._loop = loop
 
     async def __aenter__(self) -> Turn:
-        _check_loop(self._loop)
+        check_loop(self._loop)
         self._start()
         return self
 
@@ -62,12 +67,17 @@ class Environment(LocalEnvironment):
     A stage is all tool calls between two turns: gather parallel calls inside one block.
     """
 
-    def __init__(self, local: LocalBatch, sample: str, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(local, sample)
+    def __init__(
+        self, local: LocalBatch, sample: str, max_s: float | None, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(local, sample, max_s)
         self._loop = loop
 
+    def _start_timer(self, max_s: float, expire: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(max_s, expire)
+
     async def __aenter__(self) -> Environment:
-        _check_loop(self._loop)
+        check_loop(self._loop)
         wait = _Wait()
         self._local.request_environment(self._sample, wait)
         try:
@@ -87,21 +97,35 @@ class Environment(LocalEnvironment):
 class Sample:
     """One sample: entering waits for admission; its slot is held until the block ends, however it ends."""
 
-    def __init__(self, local: LocalBatch, id: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, local: LocalBatch, id: str, loop: asyncio.AbstractEventLoop, admitted: bool = False
+    ) -> None:
         self._local = local
+        self._admitted = admitted  # and not entered
         self._loop = loop
         self.id = id
 
-    def inference(self) -> Turn:
-        """The next model call; enter it with `async with`. Raises TransitionError while a stage is open."""
-        return Turn(self._local, self.id, self._loop)
+    def inference(self, exclude: Collection[str] = ()) -> Turn:
+        """The next model call; enter it with `async with`.
 
-    def environment(self) -> Environment:
-        """The next environment stage; entering it waits. Raises TransitionError while a stage is open."""
-        return Environment(self._local, self.id, self._loop)
+        `exclude` names workers not to use for it, such as the one that failed it before. Entering raises
+        TransitionError while a stage is open, LookupError if `exclude` names an unknown worker or all.
+        """
+        return Turn(self._local, self.id, exclude, self._loop)
+
+    def environment(self, max_s: float | None = None) -> Environment:
+        """The next environment stage; entering it waits. Raises TransitionError while a stage is open.
+
+        `max_s` is the longest that the stage may hold its slot, in seconds: then the slot goes to the next,
+        and leaving the block raises LeaseExpiredError unless the block raised.
+        """
+        return Environment(self._local, self.id, max_s, self._loop)
 
     async def __aenter__(self) -> Sample:
-        _check_loop(self._loop)
+        check_loop(self._loop)
+        if self._admitted:
+            self._admitted = False
+            return self
         self._local.enter(self.id)
         wait = _Wait()
         try:
@@ -136,6 +160,39 @@ class Batch(BatchBase):
         Raises TypeError or ValueError for an id that is no label or was used in this batch before.
         """
         return Sample(self._local, self._local.claim(id), self._loop)
+
+    async def submit(self, ids: Iterable[str]) -> None:
+        """Make samples known, in order, for `admissions` to take up; those known already stay as they are.
+
+        Raises TypeError or ValueError for an id that is no label, before any is submitted.
+        """
+        self._local.offer(ids)
+
+    async def admissions(self) -> AsyncIterator[Sample]:
+        """Samples that were submitted, as they are admitted, until every sample of the batch has ended.
+
+        They hold their sample slots already: enter each one with `async with`, which ends it. Without any
+        sample in the batch it waits for the first.
+        """
+        while True:
+            check_loop(self._loop)
+            wait = _Wait()
+            name = self._local.seek(wait)
+            if name == "":
+                return
+            try:
+                await wait.wait()
+                if name is not None:
+                    self._local.granted(name)
+            except BaseException:
+                self._local.stop_seeking(wait, name)
+                raise
+            if name is not None:
+                yield Sample(self._local, name, self._loop, admitted=True)
+
+    async def refresh(self) -> BatchReport:
+        """The same as `report`, as for a service's batch, whose report has to be fetched."""
+        return self.report()
 
     async def __aenter__(self) -> Batch:
         loop = asyncio.get_running_loop()

@@ -1,30 +1,26 @@
 """What the asynchronous and the blocking batch share: one coordinator, one router, and who waits for what.
 
-Every step takes the mutex, reads the clock once, tells the coordinator and wakes whom that let in. The two
-faces add only how a caller waits.
+Every step takes the mutex, reads the clock once, tells the coordinator and wakes whom that let in. The blocks
+of a harness (`blocks.py`) and its two faces add only how a caller waits.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from coresched.batch.coordinator import Coordinator
 from coresched.batch.records import BatchSummary, SampleTimes, TransitionError
-from coresched.client.label import Scope, check_header_text, end_scope, open_scope
+from coresched.client.errors import BatchClosedError as BatchClosedError
+from coresched.client.turn import ROUTING_HEADER as ROUTING_HEADER
 from coresched.core.checks import check_label
 from coresched.core.ring import LoadBoundedRouter
 
-ROUTING_HEADER = "x-smg-routing-key"  # the consistent-hash key of the SGLang Model Gateway
-
 _ENDED = ("finished", "withdrawn")
-
-
-class BatchClosedError(RuntimeError):
-    """The batch has ended, so there is no slot to wait for any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +48,9 @@ class LocalBatch:
         self._lock = threading.Lock()
         self._waiters: dict[str, Waiter] = {}  # by sample: it waits for admission or for an environment slot
         self._not_entered: set[str] = set()  # samples that exist but were not submitted yet
+        self._open: OrderedDict[str, None] = OrderedDict()  # offered, taken by nobody yet
+        self._seekers: list[Waiter] = []  # they wait for an offer, or for the end of all samples
+        self._expired: set[str] = set()  # samples whose stage goes on without its slot
         self._opened_at: float | None = None
         self._closed = False
 
@@ -71,16 +70,20 @@ class LocalBatch:
             for name in self._coordinator.samples():
                 if self._coordinator.state(name) not in _ENDED:
                     self._coordinator.withdraw(name, now)
+            self._open.clear()
             for waiter in self._waiters.values():
                 waiter.wake()
             self._waiters.clear()
+            self._wake_seekers()
 
     def claim(self, name: str) -> str:
         """Reserve the id for one Sample object, so that what it frees later can only be its own; the id."""
         name = check_label(name, "sample id")
         with self._lock:
             self._check_open()
-            if name in self._not_entered or name in self._coordinator:
+            if name in self._open:
+                del self._open[name]
+            elif name in self._not_entered or name in self._coordinator:
                 raise ValueError(
                     f"a sample id must be new to the batch, got {name!r} again; give a retry an id of its own"
                 )
@@ -120,13 +123,71 @@ class LocalBatch:
                 if self._coordinator.state(name) not in _ENDED:
                     self._coordinator.withdraw(name, now)
                 self._grant(now)
+                if self._complete():
+                    self._wake_seekers()
 
-    def start_inference(self, name: str) -> str | None:
-        """Begin a turn; the worker it was routed to, or None without workers."""
+    def offer(self, names: Iterable[str]) -> None:
+        """Make samples known for `seek` to take, in order; those known already stay as they are."""
+        checked = [check_label(name, "sample id") for name in names]
         with self._lock:
             now = self._now()
-            self._coordinator.start_inference(name, now)
-            return None if self._router is None else self._router.route(name)
+            for name in checked:
+                if name not in self._not_entered and name not in self._coordinator:
+                    self._coordinator.submit(name, now)
+                    self._coordinator.put_back(name, now)
+                    self._open[name] = None
+            self._wake_seekers()
+
+    def seek(self, waiter: Waiter) -> str | None:
+        """Take the first sample offered, for whose admission the waiter waits then.
+
+        Empty if every sample has ended; None if it has to wait before it seeks again.
+        """
+        with self._lock:
+            now = self._now()
+            if self._open:
+                name, _ = self._open.popitem(last=False)
+                self._waiters[name] = waiter
+                self._coordinator.submit(name, now)
+                self._grant(now)
+                return name
+            if self._complete():
+                return ""
+            self._seekers.append(waiter)
+            return None
+
+    def stop_seeking(self, waiter: Waiter, name: str | None) -> None:
+        """The wait after `seek` was given up: the sample, if it took one, is offered again."""
+        with self._lock:
+            if waiter in self._seekers:
+                self._seekers.remove(waiter)
+            if name is None or self._closed or self._coordinator.state(name) in _ENDED:
+                return
+            now = self._now()
+            self._waiters.pop(name, None)
+            self._coordinator.put_back(name, now)
+            self._open[name] = None
+            self._open.move_to_end(name, last=False)
+            self._grant(now)
+            self._wake_seekers()
+
+    def start_inference(self, name: str, exclude: Collection[str] = ()) -> str | None:
+        """Begin a turn; the worker it was routed to, or None without workers.
+
+        Raises LookupError, the turn not having begun, if `exclude` names an unknown worker or leaves none.
+        """
+        with self._lock:
+            now = self._now()
+            if self._router is None and exclude:
+                raise LookupError("exclude must name workers of the batch, which has none; leave it out")
+            worker = None if self._router is None else self._router.route(name, exclude)
+            try:
+                self._coordinator.start_inference(name, now)
+            except BaseException:
+                if self._router is not None and worker is not None:
+                    self._router.release(worker)
+                raise
+            return worker
 
     def end_inference(self, name: str, worker: str | None, failed: bool) -> None:
         with self._lock:
@@ -146,11 +207,24 @@ class LocalBatch:
             self._waiters[name] = waiter
             self._grant(now)
 
-    def end_environment(self, name: str, failed: bool) -> None:
-        """Give the slot back or, if the job never got one, leave the queue."""
+    def expire_environment(self, name: str) -> None:
+        """The slot goes to the next, while the stage goes on; nothing happens if it has ended."""
         with self._lock:
-            if self._coordinator.state(name) in _ENDED:
+            if self._closed or self._coordinator.state(name) != "environment":
                 return
+            now = self._now()
+            self._expired.add(name)
+            self._coordinator.cancel_environment(name, now)
+            self._grant(now)
+
+    def end_environment(self, name: str, failed: bool) -> bool:
+        """Give the slot back or, if the job never got one, leave the queue; whether it had expired."""
+        with self._lock:
+            if name in self._expired:
+                self._expired.remove(name)
+                return True
+            if self._coordinator.state(name) in _ENDED:
+                return False
             now = self._now()
             if failed:
                 self._waiters.pop(name, None)
@@ -158,6 +232,7 @@ class LocalBatch:
             else:
                 self._coordinator.finish_environment(name, now)
             self._grant(now)
+            return False
 
     def granted(self, name: str) -> float:
         """After a wait: the seconds that the sample's latest environment job was queued, 0 if it had none.
@@ -181,6 +256,10 @@ class LocalBatch:
                 samples={name: self._coordinator.times(name) for name in names},
             )
 
+    def summary(self) -> BatchSummary:
+        with self._lock:
+            return self._coordinator.summary()
+
     def _check_open(self) -> float:
         """When the batch was entered, on the system's monotonic clock."""
         if self._opened_at is None:
@@ -191,6 +270,15 @@ class LocalBatch:
 
     def _now(self) -> float:
         return time.monotonic() - self._check_open()
+
+    def _complete(self) -> bool:
+        ended = self._coordinator.finished + self._coordinator.withdrawn
+        return 0 < len(self._coordinator) == ended
+
+    def _wake_seekers(self) -> None:
+        for waiter in self._seekers:
+            waiter.wake()
+        self._seekers.clear()
 
     def _grant(self, now: float) -> None:
         for name in self._coordinator.admit(now):
@@ -204,94 +292,3 @@ class LocalBatch:
         if waiter is not None:
             waiter.wake()  # before it is forgotten, so that close() would find it after an interrupt here
             del self._waiters[name]
-
-
-class LocalTurn:
-    """One model call: its label, the worker it was routed to, and the headers that carry the label."""
-
-    def __init__(self, local: LocalBatch, label: str) -> None:
-        self._local = local
-        self._scope: Scope | None = None  # while the turn is open
-        self.label = label
-        """The trajectory label, which is the sample's id."""
-        self.worker: str | None = None
-        """Where to send the request; None when the batch was given no workers."""
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The label as a request header. Raises ValueError if no HTTP header can hold it."""
-        return {ROUTING_HEADER: check_header_text(self.label, "a sample id")}
-
-    def _start(self) -> None:
-        self.worker = self._local.start_inference(self.label)
-        self._scope = open_scope(self.label, self.worker)
-
-    def _end(self, failed: bool) -> None:
-        if self._scope is not None:  # so that the worker is released once
-            end_scope(self._scope)
-            self._scope = None
-            self._local.end_inference(self.label, self.worker, failed)
-
-
-class LocalEnvironment:
-    """One environment stage: it holds an environment slot from its grant to the end of the block."""
-
-    def __init__(self, local: LocalBatch, sample: str) -> None:
-        self._local = local
-        self._sample = sample
-        self._open = False
-        self.queue_s = 0.0
-        """Seconds this stage waited for its slot; extend your own timeouts by it."""
-
-    def _granted(self) -> None:
-        self._open = True
-        self.queue_s = self._local.granted(self._sample)
-
-    def _end(self, failed: bool) -> None:
-        if self._open:
-            self._open = False
-            self._local.end_environment(self._sample, failed)
-
-
-class BatchBase:
-    """What every `Batch` takes and reports."""
-
-    def __init__(
-        self,
-        *,
-        sample_concurrency: int,
-        environment_concurrency: int | None = None,
-        environment_policy: Literal["fcfs", "caas"] = "caas",
-        band_s: float = 30.0,
-        bucket_s: float = 1.0,
-        workers: Iterable[str] | Mapping[str, float] | None = None,
-        load_bound: float = 1.25,
-    ) -> None:
-        """
-        `sample_concurrency` (C_S, at least 1) samples are admitted and unfinished at a time, in the order in
-        which they were entered. `environment_concurrency` (C_E, at least 1, or None for no cap) environment
-        stages run at a time, in the order of `environment_policy`: "fcfs", first come, first served, or
-        "caas", ascending `(floor(a / band_s), -turns, floor(mean turn duration / bucket_s), entry)`, where a
-        is seconds from the batch's first sample to the request. With `workers` (names, or a mapping from name
-        to weight) every turn is routed by its sample's id: to its home worker while that one's requests in
-        flight are at most `load_bound` times the mean, the new one counted, else to the next that qualifies.
-
-        Raises TypeError or ValueError for a bad option.
-        """
-        coordinator = Coordinator(
-            sample_concurrency,
-            environment_concurrency,
-            environment_policy=environment_policy,
-            band_s=band_s,
-            bucket_s=bucket_s,
-        )
-        router = LoadBoundedRouter([] if workers is None else workers, load_bound=load_bound)
-        if workers is not None and not router.workers():
-            raise ValueError(
-                "workers must name at least one worker, got none; leave it out to route elsewhere"
-            )
-        self._local = LocalBatch(coordinator, None if workers is None else router)
-
-    def report(self) -> BatchReport:
-        """Times of every sample and of the whole so far; after the batch has ended, the final ones."""
-        return self._local.report()

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-import aiohttp
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from coresched.gateway import headers
+from coresched.gateway.connection import WorkerConnection, WorkerFailedError
 from coresched.gateway.fleet import Fleet, NoWorkerError
+from coresched.gateway.pool import Connections, NoConnectionError
 from coresched.gateway.refusal import RefusedError
 from coresched.gateway.workers import Worker
-
-# A short answer whose length is known goes on in one piece, which saves a wake-up and a write.
-_WHOLE_BYTES = 64 * 1024
-
-# What aiohttp adds of its own unless it is told not to.
-_AUTO_HEADERS = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
-
-# Nothing was sent: there was no connection to send it on.
-_NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-
-_WORKER_FAILURES = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
 
 class Call(NamedTuple):
@@ -38,9 +27,9 @@ class Call(NamedTuple):
 class Forwarder:
     """Sends calls to the workers of a fleet; for one event loop."""
 
-    def __init__(self, fleet: Fleet, session: aiohttp.ClientSession, *, retry_after_s: int) -> None:
+    def __init__(self, fleet: Fleet, connections: Connections, *, retry_after_s: int) -> None:
         self.fleet = fleet
-        self._session = session
+        self._connections = connections
         self._retry_after_s = retry_after_s
 
     async def forward(
@@ -59,9 +48,13 @@ class Forwarder:
         while True:
             worker = self._worker(call, failed)
             try:
-                response = await self._sent(request.method, worker, call, kept)
-                if response is not None:
-                    return await self._passed_on(request, response, worker, last)
+                connection = await self._connection(worker)
+                if connection is not None:
+                    try:
+                        await self._ask(request.method, connection, worker, call, kept)
+                        return await self._passed_on(request, connection, worker, last)
+                    finally:
+                        self._connections.give_back(worker, connection)
             finally:
                 if call.label is not None:
                     self.fleet.release(worker)
@@ -85,26 +78,28 @@ class Forwarder:
         except NoWorkerError:
             self.refuse_without_worker()
 
-    async def _sent(
-        self, method: str, worker: Worker, call: Call, kept: headers.Headers
-    ) -> aiohttp.ClientResponse | None:
-        """The answer once its headers are there; None without a connection. Raises RefusedError (502)."""
+    async def _connection(self, worker: Worker) -> WorkerConnection | None:
         try:
-            return await self._session.request(
-                method,
-                worker.url(call.path, call.query),
-                headers=kept,
-                data=None if call.label is None else call.body,
-                allow_redirects=False,
-                skip_auto_headers=[name for name in _AUTO_HEADERS if name not in kept] or None,
-            )
-        except _NO_CONNECTION as error:
+            return await self._connections.take(worker)
+        except NoConnectionError as error:
             self.fleet.unreachable(worker, str(error))
             return None
-        except _WORKER_FAILURES as error:
-            reason = str(error) or type(error).__name__
-            self.fleet.reset(worker, reason)
-            self._refuse_failure(worker, reason)
+
+    async def _ask(
+        self, method: str, connection: WorkerConnection, worker: Worker, call: Call, kept: headers.Headers
+    ) -> None:
+        """Returns once the headers of the answer are there. Raises RefusedError (502)."""
+        target = call.path if call.query is None else f"{call.path}?{call.query}"
+        length = None if call.label is None else len(call.body)
+        head = headers.request_head(f"{method} {worker.prefix}{target}", worker.authority, kept, length)
+        try:
+            await connection.ask(head, call.body)
+        except WorkerFailedError as error:
+            if error.began:
+                self.fleet.interrupted(worker)
+            else:
+                self.fleet.reset(worker, str(error))
+            self._refuse_failure(worker, str(error))
 
     def _refuse_failure(self, worker: Worker, reason: str) -> NoReturn:
         raise RefusedError(
@@ -116,50 +111,37 @@ class Forwarder:
     async def _passed_on(
         self,
         request: web.BaseRequest,
-        response: aiohttp.ClientResponse,
+        connection: WorkerConnection,
         worker: Worker,
         last: Callable[[], bool],
     ) -> web.StreamResponse:
         try:
-            try:
-                kept = headers.to_client(response.headers, worker.name)
-            except headers.HeaderTextError as error:
-                self._refuse_failure(worker, str(error))
-            length = response.content_length
-            if length is not None and length <= _WHOLE_BYTES:
-                return await self._whole(response, kept, worker)
-            answer = web.StreamResponse(status=response.status, reason=response.reason, headers=kept)
-            if last():
-                answer.force_close()
-            await answer.prepare(request)
-            await self._stream(request, response, answer, worker)
-            return answer
-        finally:
-            response.close()  # what was read to its end has given its connection back already
-
-    async def _whole(
-        self, response: aiohttp.ClientResponse, kept: headers.Headers, worker: Worker
-    ) -> web.StreamResponse:
-        try:
-            content = response.content
-            body = content.read_nowait() if content.is_eof() else await content.read()
-        except _WORKER_FAILURES as error:
-            self.fleet.interrupted(worker)
-            self._refuse_failure(worker, str(error) or type(error).__name__)
-        return web.Response(status=response.status, reason=response.reason, headers=kept, body=body)
+            kept = headers.to_client(connection.headers, worker.name)
+        except headers.HeaderTextError as error:
+            self._refuse_failure(worker, str(error))
+        if connection.body is not None:
+            return web.Response(
+                status=connection.status, reason=connection.reason, headers=kept, body=connection.body
+            )
+        answer = web.StreamResponse(status=connection.status, reason=connection.reason, headers=kept)
+        if last():
+            answer.force_close()
+        await answer.prepare(request)
+        await self._stream(request, connection, answer, worker)
+        return answer
 
     async def _stream(
         self,
         request: web.BaseRequest,
-        response: aiohttp.ClientResponse,
+        connection: WorkerConnection,
         answer: web.StreamResponse,
         worker: Worker,
     ) -> None:
         """Pass the body on as it comes. If it breaks off, so does the client's connection."""
         while True:
             try:
-                piece = await response.content.readany()
-            except _WORKER_FAILURES:
+                piece = await connection.piece()
+            except WorkerFailedError:
                 self.fleet.interrupted(worker)
                 if request.transport is not None:
                     request.transport.abort()

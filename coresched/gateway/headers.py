@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from multidict import CIMultiDict, CIMultiDictProxy, istr
 
 from coresched.gateway.labels import ROUTING_HEADER
 from coresched.gateway.refusal import shown
 
 WORKER_HEADER = istr("x-coresched-worker")
-
-_CONNECTION = istr("Connection")
 
 _HOP_BY_HOP = frozenset(
     (
@@ -31,7 +31,7 @@ _NOT_TO_WORKER = _HOP_BY_HOP | {"host", "content-length", "expect", str(ROUTING_
 _NOT_TO_CLIENT = _HOP_BY_HOP | {str(WORKER_HEADER)}
 
 
-_CLOSE = frozenset(("close", ""))
+_CLOSE = frozenset(("close", "keep-alive", ""))
 
 Headers = CIMultiDict[str]
 
@@ -42,26 +42,44 @@ class HeaderTextError(ValueError):
 
 def to_worker(headers: CIMultiDictProxy[str], label: str | None) -> Headers:
     """The headers of the request to the worker, without Host and Content-Length. Raises HeaderTextError."""
-    kept = _kept(headers, _NOT_TO_WORKER)
+    kept = _kept(headers.items(), _NOT_TO_WORKER)
     if label is not None:
         kept[ROUTING_HEADER] = label
     return kept
 
 
-def to_client(headers: CIMultiDictProxy[str], worker: str) -> Headers:
+def to_client(headers: Iterable[tuple[str, str]], worker: str) -> Headers:
     """The headers of the response to the client. Raises HeaderTextError."""
     kept = _kept(headers, _NOT_TO_CLIENT)
     kept[WORKER_HEADER] = worker
     return kept
 
 
-def _kept(headers: CIMultiDictProxy[str], dropped: frozenset[str]) -> Headers:
+def request_head(request: str, authority: str, headers: Headers, length: int | None) -> bytes:
+    """A request to a worker up to its body, of which `length` is the size in bytes; None if it has none.
+
+    `request` is method and target. Raises ValueError for line breaks, which the server's parser lets in
+    nowhere: with one, a request could be made into two.
+    """
+    lines = [f"{request} HTTP/1.1", f"host: {authority}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    if length is not None:
+        lines.append(f"content-length: {length}")
+    head = "\r\n".join(lines)
+    if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1 or "\0" in head:
+        raise ValueError("a header or the target has a line break")
+    return f"{head}\r\n\r\n".encode()
+
+
+def _kept(headers: Iterable[tuple[str, str]], dropped: frozenset[str]) -> Headers:
     """In lower case, because aiohttp takes names that differ in case for different ones, and loses one."""
-    if _CONNECTION in headers:
-        named = {name.strip().lower() for value in headers.getall(_CONNECTION) for name in value.split(",")}
-        if not named <= dropped | _CLOSE:
-            dropped |= named
-    kept = [(low, value) for name, value in headers.items() if (low := name.lower()) not in dropped]
+    lower = [(name.lower(), value) for name, value in headers]
+    for name, value in lower:
+        if name == "connection":
+            named = {item.strip().lower() for item in value.split(",")}
+            if not named <= _CLOSE:
+                dropped |= named
+    kept = [pair for pair in lower if pair[0] not in dropped]
     for name, value in kept:
         if not value.isascii():
             try:

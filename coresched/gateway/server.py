@@ -20,6 +20,7 @@ from coresched.gateway.fleet import Fleet
 from coresched.gateway.forward import Forwarder
 from coresched.gateway.health import HealthChecks
 from coresched.gateway.labels import LABEL_FIELDS
+from coresched.gateway.pool import Connections
 from coresched.gateway.proxy import Gateway
 from coresched.gateway.refusal import RefusedError, answer
 from coresched.listen import TcpAddress, UnixAddress
@@ -29,10 +30,6 @@ _logger = logging.getLogger(__name__)
 _CONNECTION_BACKLOG = 1024
 
 _MOST_DESCRIPTORS = 65536
-
-# Below the 5 s after which uvicorn closes an idle connection: a request sent on one that is just being closed
-# could not be told from one that killed the worker.
-_IDLE_CONNECTION_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +108,13 @@ async def running(
 
     Raises InputError if the address cannot be used.
     """
-    async with _session(limits.connect_timeout_s) as session:
+    async with _health_session() as session:
         checks = HealthChecks(
             fleet, session, interval_s=limits.health_interval_s, timeout_s=limits.health_timeout_s
         )
         await checks.first_round()
-        forwarder = Forwarder(fleet, session, retry_after_s=max(1, ceil(limits.health_interval_s)))
+        to_workers = Connections(fleet.workers, connect_timeout_s=limits.connect_timeout_s)
+        forwarder = Forwarder(fleet, to_workers, retry_after_s=max(1, ceil(limits.health_interval_s)))
         gateway = Gateway(forwarder, label_fields=limits.label_fields, max_body_bytes=limits.max_body_bytes)
         connections = web.Server(gateway.handle, handler_cancellation=True)
         server, listening = await _listen(connections, address)
@@ -127,6 +125,7 @@ async def running(
         finally:
             checking.cancel()
             await started.stop(grace_s=0, at_once=asyncio.Event())
+            to_workers.close()
 
 
 async def serve(
@@ -165,14 +164,12 @@ def _allow_many_connections() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _session(connect_timeout_s: float) -> aiohttp.ClientSession:
-    """It goes nowhere else and changes nothing: no proxies, no cookies, no decoding."""
+def _health_session() -> aiohttp.ClientSession:
+    """It goes nowhere else: no proxies, no cookies. Each check connects anew, as a request may have to."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_CONNECTION_S),
+        connector=aiohttp.TCPConnector(limit=0, force_close=True),
         cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
         trust_env=False,
-        timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
     )
 
 

@@ -28,16 +28,19 @@ class Worker:
     failures: int = 0
     recheck: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the worker failed a request, so that the next check is due now."""
-    _urls: dict[str, URL] = field(default_factory=dict)
+    authority: str = field(init=False)
+    """Host and, unless it is the scheme's own, port; as in a Host header."""
+    prefix: str = field(init=False)
+    """The path of the base URL, which comes before a request's; empty for none."""
 
-    def url(self, path: str, query: str | None = None) -> URL:
-        """Where a request goes. The path is one that the gateway serves; the query goes on as it came."""
-        if query is not None:
-            return URL(f"{self.name}{path}?{query}", encoded=True)
-        url = self._urls.get(path)
-        if url is None:
-            url = self._urls[path] = URL(self.name + path, encoded=True)
-        return url
+    def __post_init__(self) -> None:
+        url = URL(self.name, encoded=True)
+        self.authority = url.host_port_subcomponent or ""
+        self.prefix = url.raw_path.rstrip("/")
+
+    def url(self, path: str) -> URL:
+        """Where a path is on this worker."""
+        return URL(self.name + path, encoded=True)
 
 
 def worker_at(text: str, weight: float = 1.0) -> Worker:

@@ -35,7 +35,7 @@ LARGEST_METADATA_BYTES = 8 * 1024
 MOST_STREAMS = 1024
 """Most calls and streams that one connection may have open; its client makes further ones wait."""
 
-_OPTIONS = [
+OPTIONS = [
     ("grpc.so_reuseport", 0),  # else a second server shares the port, and requests go to either
     ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
     # Both, as between a soft and a hard limit gRPC refuses at random.
@@ -130,7 +130,7 @@ async def _serve_until(
     if provider is not None:
         batches.parts.recorder.listeners.insert(0, SampleSpans(provider, batches.parts.waits).on_fact)
         interceptors.append(ReadsTraces())
-    server = grpc.aio.server(options=_OPTIONS, interceptors=interceptors)
+    server = grpc.aio.server(options=OPTIONS, interceptors=interceptors)
     server.add_generic_rpc_handlers(
         (router_handler(state.router), batches.handler(), prefix_handler(PrefixCalls(state.queues)))
     )

@@ -26,6 +26,7 @@ class ServiceState:
         *,
         journal: Journal | None = None,
         limits: Limits | None = None,
+        clock: ServiceClock | None = None,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Recover what is in the journal, the workers of the table being those that were given at this start.
@@ -36,7 +37,7 @@ class ServiceState:
         self.table = table
         self.queues = WaitingQueues()
         self.journal = journal
-        clock = ServiceClock()
+        clock = clock or ServiceClock()
         answers: RouterAnswers = AnswerMemory()
         self.batches = BatchesService(table, log=journal, clock=clock, limits=limits)
         replay_worker = replay_workers(table, answers)

@@ -47,8 +47,13 @@ async def test_a_killed_and_a_stopped_service_go_on(tmp_path: Path) -> None:
         process.terminate()
         assert await asyncio.to_thread(process.wait, 20) == 0
     assert os.listdir(tmp_path) == ["journal"]
-    with served("--journal", str(journal), "--worker", "w0") as (address, _):
+    with served("--journal", str(journal), "--worker", "w0") as (address, process):
         assert await listed(address) == ["w0", "w1", "w2"]
+        process.terminate()
+        assert process.communicate(timeout=20)[1] == (
+            "coresched serve: recovered 0 open batches with 0 samples, 0 closed ones and 3 workers "
+            "from 2 facts\n"
+        )
 
 
 async def test_by_default_the_journal_is_in_the_working_directory_and_for_one_service(

@@ -38,7 +38,11 @@ _INSERTS = {
 }
 _ANOTHER = "give another --journal FILE"
 _IN_USE = ("is in use by another coresched serve", f"stop that one or {_ANOTHER}")
+_NO_DATABASE = ("is not a coresched journal, nor any SQLite database", _ANOTHER)
 _RESTORE = "restore a copy of it or give another --journal FILE"
+# Files that this process holds. SQLite's locks are the process's, and closing any file that it opened ends
+# them, also the file that a second Store would only have looked into.
+_held_here: set[tuple[int, int]] = set()
 _decoder: msgspec.json.Decoder[AnyFact] = msgspec.json.Decoder(AnyFact)
 
 
@@ -79,12 +83,16 @@ class Store:
         self._file = os.path.realpath(path)  # SQLite keeps its files beside this one, not beside a link to it
         try:
             self._check_surroundings()
+            self._identity = _identity(self._file)
+            if self._identity in _held_here:
+                self._fail(*_IN_USE)
             self._check_header()
             self._connection = self._connect("mode=rw")
         except OSError as error:
-            self._fail(f"cannot be used: {error.strerror}", _ANOTHER)
+            self._fail(f"cannot be used ({error.strerror})", _ANOTHER)
         except sqlite3.Error as error:
             self._refuse_error(error)
+        _held_here.add(self._identity)
         try:
             self._hold()
         except sqlite3.Error as error:
@@ -152,9 +160,11 @@ class Store:
     def close(self) -> None:
         """Close the file; what SQLite kept beside it goes into it."""
         self._connection.close()
+        _held_here.discard(self._identity)
 
     def leave(self) -> None:
         """Close the file before `begin`, as it was found."""
+        _held_here.discard(self._identity)
         beside = self._file + "-wal"
         if not os.path.exists(beside) or os.path.getsize(beside) == 0:
             self._connection.close()
@@ -191,7 +201,7 @@ class Store:
         if "locked" in text:
             what, fix = _IN_USE
         elif "not a database" in text:
-            what, fix = "is not a coresched journal, nor any SQLite database", _ANOTHER
+            what, fix = _NO_DATABASE
         elif "malformed" in text or "no such" in text:
             what, fix = f"is damaged ({text})", _RESTORE
         else:
@@ -225,17 +235,19 @@ class Store:
                 os.close(os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600))
 
     def _check_header(self) -> None:
-        """Look without touching: a database of something else might be changed by opening it."""
-        looking = self._connect("mode=ro&immutable=1")
-        try:
-            if looking.execute("PRAGMA page_count").fetchone() != (0,):
-                self._check_version(looking)
-        finally:
-            looking.close()
+        """Look without SQLite, which may change a database of something else by opening it.
 
-    def _check_version(self, connection: sqlite3.Connection) -> None:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        Nor can it look at a file alone that a process left in the middle of moving the -wal into it.
+        """
+        with open(self._file, "rb") as file:
+            header = file.read(100)
+        if not header:
+            return
+        if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+            self._fail(*_NO_DATABASE)
+        self._check_version(int.from_bytes(header[68:72], "big"), int.from_bytes(header[60:64], "big"))
+
+    def _check_version(self, application: int, version: int) -> None:
         if application != APPLICATION_ID:
             self._fail("is an SQLite database of another application", _ANOTHER)
         if version > VERSION:
@@ -256,7 +268,10 @@ class Store:
             connection.execute("COMMIT")
             connection.execute("BEGIN IMMEDIATE")
         try:
-            self._check_version(connection)  # again, as the header may be a newer one in the -wal
+            # Again, as there may be a newer header in the -wal.
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            self._check_version(application, version)
         except InputError:
             self.leave()
             raise
@@ -272,3 +287,8 @@ class Store:
         return sqlite3.connect(
             f"file:{name}?{options}", uri=True, timeout=0, isolation_level=None, check_same_thread=False
         )
+
+
+def _identity(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino

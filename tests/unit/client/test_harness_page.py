@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from model_workers import model_workers
+from served import served
 
 import coresched
 from coresched.client.embedded import Batch
@@ -69,7 +70,7 @@ def _public_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_page_has_the_examples_that_are_run_here() -> None:
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["asyncio", "threads"])
@@ -98,9 +99,19 @@ def test_the_openai_client_needs_nothing_more_than_the_turn() -> None:
         assert all(worker.seen for worker in workers)
 
 
+def test_the_harness_of_several_processes_runs_every_task(tmp_path: Path) -> None:
+    fakes = Fakes()
+    namespace = {**fakes.namespace(asynchronous=True), "coresched": coresched}
+    with served(listen=f"unix:{tmp_path}/s") as (address, _):
+        example = EXAMPLES[3].replace("127.0.0.1:50071", address)
+        assert example != EXAMPLES[3]
+        exec(compile(example, str(PAGE), "exec"), namespace)
+    assert [reply.label for reply in namespace["results"]] == [f"t{i}" for i in range(60)]
+
+
 async def test_the_tool_timeout_leaves_out_the_queue() -> None:
     namespace = Fakes().namespace(asynchronous=True)
-    exec(compile(EXAMPLES[3], str(PAGE), "exec"), namespace)
+    exec(compile(EXAMPLES[4], str(PAGE), "exec"), namespace)
     async with Batch(sample_concurrency=1, environment_concurrency=1) as batch, batch.sample("a") as sample:
         assert await namespace["one_tool_stage"](sample, "ls") == "ls"
 
@@ -108,7 +119,7 @@ async def test_the_tool_timeout_leaves_out_the_queue() -> None:
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout came with Python 3.11")
 async def test_the_task_limit_leaves_out_the_queue() -> None:
     namespace = Fakes().namespace(asynchronous=True)
-    exec(compile(EXAMPLES[4], str(PAGE), "exec"), namespace)
+    exec(compile(EXAMPLES[5], str(PAGE), "exec"), namespace)
     async with Batch(sample_concurrency=2, environment_concurrency=1) as batch:
 
         async def limited() -> tuple[str, float]:

@@ -110,8 +110,12 @@ def test_what_is_no_worker_is_refused_in_one_line(text: str, said: str) -> None:
 def test_a_worker_is_where_its_url_says() -> None:
     assert worker_at("http://w:30000/").name == "http://w:30000"
     assert str(worker_at("https://w/engine/").url("/health")) == "https://w/engine/health"
-    url = worker_at("http://[::1]:7").url("/v1/completions", "a=%2F&b=c d")
-    assert url.raw_path_qs == "/v1/completions?a=%2F&b=c d"
+    named = {name: worker_at(name) for name in ("https://w/engine/", "http://w:80", "http://[::1]:7")}
+    assert [(worker.authority, worker.prefix) for worker in named.values()] == [
+        ("w", "/engine"),
+        ("w", ""),
+        ("[::1]:7", ""),
+    ]
 
 
 def test_a_worker_is_named_once() -> None:

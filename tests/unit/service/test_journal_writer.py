@@ -154,7 +154,7 @@ async def main():
     journal.start(lambda why: print(why, flush=True))
     async def call():
         for _ in range(2000):
-            fact = TurnFinished(at=1.0, key=1, sample="s" * 100, failed=False)
+            fact = TurnFinished(at=1.0, key=1, sample="s" * 3000, failed=False)
             sequence = journal.append(fact)
             await journal.committed(sequence)
             os.write(1, b"%d\\n" % sequence)
@@ -167,7 +167,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("lines", [1, 50, 700])
+@pytest.mark.parametrize("lines", [1, 50, 3000])
 def test_what_was_committed_survives_a_kill(tmp_path: Path, lines: int) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "j")], stdout=subprocess.PIPE, cwd=CHECKOUT
@@ -189,7 +189,7 @@ def test_a_disk_without_room_ends_in_one_sentence_and_keeps_what_was_committed(t
         text=True,
         cwd=CHECKOUT,
         timeout=60,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, 3_000_000)),
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""

@@ -145,3 +145,21 @@ def test_one_registration_cannot_fill_the_ring() -> None:
         table.register("w0", 17.0)
     assert LARGEST_SHARE == 16 * 65536
     assert table.workers() == {}
+
+
+def test_what_was_in_flight_before_a_restart_counts_again_where_it_was() -> None:
+    table = table_of("w0", "w1")
+    owner = Owner()
+    restored = table.restore("k", "w1", owner=owner, request_id="r")
+    assert restored is not None
+    assert in_flight(table) == {"w0": 0, "w1": 1}
+    assert table.restore("k", "w9", owner=owner, request_id="r") is None
+    table.remove("w1")
+    again = table.restore("q", "w1", owner=owner, request_id="r")
+    assert again is not None
+    assert in_flight(table) == {"w0": 0, "w1": 2}
+    table.end(restored)
+    table.end(restored)
+    assert in_flight(table) == {"w0": 0, "w1": 1}
+    table.release("q", "w1", owner=owner)
+    assert in_flight(table) == {"w0": 0}

@@ -1,0 +1,1 @@
+"""Gateways beside each other: what a request costs, where it goes, and which worker gets how much."""

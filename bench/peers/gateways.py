@@ -1,0 +1,145 @@
+"""Gateways beside ours: how each is started, and the environments they are installed in.
+
+Each peer has an environment of its own: the wheel of sglang-router installs a console script called `smg`
+too, which would replace smg's.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coresched.errors import InputError
+
+SMG = "smg==1.13.0"
+SGLANG_ROUTER = "sglang-router==0.3.2"
+
+Command = Callable[[int, int, Sequence[str]], list[str]]
+"""The command line for a port, a second one for metrics, and the workers' URLs."""
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """`name` is what the tables call it."""
+
+    name: str
+    command: Command
+
+
+def coresched_gateway() -> Gateway:
+    def command(port: int, _: int, workers: Sequence[str]) -> list[str]:
+        return [
+            *(sys.executable, "-m", "coresched", "gateway", "--listen", f"127.0.0.1:{port}"),
+            *(argument for worker in workers for argument in ("--worker", worker)),
+        ]
+
+    return Gateway("coresched gateway", command)
+
+
+def smg_gateways(program: str) -> list[Gateway]:
+    """smg with strict consistent hashing, and with its bounded prefix_hash at LBCH's bound.
+
+    With a routing key, prefix_hash hashes the key; the absolute allowance of 10 requests is set to 0.
+    """
+
+    def command(policy: str, *options: str) -> Command:
+        return lambda port, metrics, workers: [
+            *(program, "launch", "--host", "127.0.0.1", "--port", str(port), "--policy", policy, *options),
+            *("--prometheus-port", str(metrics), "--log-level", "warn"),
+            *("--worker-startup-check-interval", "1", "--worker-urls", *workers),
+        ]
+
+    bounded = ("--prefix-hash-load-factor", "1.25", "--prefix-hash-balance-abs-threshold", "0")
+    return [
+        Gateway("smg consistent_hashing", command("consistent_hashing")),
+        Gateway("smg prefix_hash 1.25", command("prefix_hash", *bounded)),
+    ]
+
+
+# Its command line hides consistent hashing, its extension module does not.
+_START_SGLANG_ROUTER = """
+import sys
+from sglang_router.sglang_router_rs import PolicyType, Router
+
+port, metrics, *workers = sys.argv[1:]
+Router(
+    workers,
+    policy=PolicyType.ConsistentHashing,
+    host="127.0.0.1",
+    port=int(port),
+    prometheus_host="127.0.0.1",
+    prometheus_port=int(metrics),
+    log_level="warn",
+    worker_startup_check_interval=1,
+).start()
+"""
+
+
+def sglang_router(python: str) -> Gateway:
+    def command(port: int, metrics: int, workers: Sequence[str]) -> list[str]:
+        return [python, "-c", _START_SGLANG_ROUTER, str(port), str(metrics), *workers]
+
+    return Gateway("sglang-router", command)
+
+
+def found_gateways(
+    smg: str | None, sglang_python: str | None, *, install: bool
+) -> tuple[list[Gateway], list[str]]:
+    """The peers, and the requirements of those that are not there.
+
+    A program given by its path is taken from there, others from the environments made by an earlier
+    `install`, which are made now if it is set. Raises InputError for a path that is not what it should be.
+    """
+    found: list[Gateway] = []
+    absent: list[str] = []
+    program = _given(smg, "--smg", "smg 1.") or _installed(SMG, "smg", install)
+    if program is None:
+        absent.append(SMG)
+    else:
+        found.extend(smg_gateways(program))
+    python = _given(sglang_python, "--sglang-router-python", "Python 3.") or _installed(
+        SGLANG_ROUTER, "python", install
+    )
+    if python is None:
+        absent.append(SGLANG_ROUTER)
+    else:
+        found.append(sglang_router(python))
+    return found, absent
+
+
+def _given(path: str | None, flag: str, version: str) -> str | None:
+    if path is None:
+        return None
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InputError(f"{flag} must be a program that runs, got {path!r}: {error}") from None
+    if not said.stdout.startswith(version):
+        first = (said.stdout + said.stderr).partition("\n")[0]
+        raise InputError(f"{flag} must say {version}... to --version, got {path!r}, which says {first!r}")
+    return path
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "coresched" / "peers"
+
+
+def _installed(requirement: str, program: str, install: bool) -> str | None:
+    environment = _cache() / requirement.replace("==", "-")
+    whole = environment / "whole"  # made last, so that half an environment is not taken for one
+    if not whole.exists():
+        if not install:
+            return None
+        print(f"Installing {requirement} into {environment}", file=sys.stderr)
+        venv.create(environment, with_pip=True, clear=True)
+        pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", requirement]
+        if subprocess.run(pip, check=False, stdout=sys.stderr).returncode != 0:
+            raise InputError(f"--install-peers could not install {requirement} into {environment}")
+        whole.touch()
+    return str(environment / "bin" / program)

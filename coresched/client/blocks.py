@@ -1,0 +1,118 @@
+"""What the blocks of an embedded batch do; its two faces, asyncio and threads, add how a caller waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Literal, Protocol
+
+from coresched.batch.coordinator import Coordinator
+from coresched.batch.records import BatchSummary
+from coresched.client.errors import LeaseExpiredError
+from coresched.client.local import BatchReport, LocalBatch
+from coresched.client.turn import TurnFace, checked_exclude
+from coresched.core.checks import check_positive
+from coresched.core.ring import LoadBoundedRouter
+
+
+class LocalTurn(TurnFace):
+    """One model call, routed by the batch's own router if it has workers."""
+
+    def __init__(self, local: LocalBatch, label: str, exclude: Collection[str]) -> None:
+        super().__init__(label)
+        self._local = local
+        self._exclude = checked_exclude(exclude)
+
+    def _start(self) -> None:
+        self._opened(self._local.start_inference(self.label, self._exclude))
+
+    def _end(self, failed: bool) -> None:
+        if self._closed():
+            self._local.end_inference(self.label, self.worker, failed)
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class LocalEnvironment:
+    """One environment stage: it holds an environment slot from its grant to the end of the block."""
+
+    def __init__(self, local: LocalBatch, sample: str, max_s: float | None) -> None:
+        self._local = local
+        self._sample = sample
+        self._max_s = None if max_s is None else check_positive(max_s, "max_s")
+        self._timer: Timer | None = None
+        self._open = False
+        self.queue_s = 0.0
+        """Seconds this stage waited for its slot; extend your own timeouts by it."""
+
+    def _start_timer(self, max_s: float, expire: Callable[[], None]) -> Timer:
+        """Call `expire` after so many seconds, unless it is cancelled."""
+        raise NotImplementedError
+
+    def _granted(self) -> None:
+        self._open = True
+        self.queue_s = self._local.granted(self._sample)
+        if self._max_s is not None:
+            expire = partial(self._local.expire_environment, self._sample)
+            self._timer = self._start_timer(self._max_s, expire)
+
+    def _end(self, failed: bool) -> None:
+        if not self._open:
+            return
+        self._open = False
+        if self._timer is not None:
+            self._timer.cancel()
+        expired = self._local.end_environment(self._sample, failed)
+        if expired and not failed and self._max_s is not None:
+            raise LeaseExpiredError(self._sample, self._max_s)
+
+
+class BatchBase:
+    """What every `Batch` takes and reports."""
+
+    def __init__(
+        self,
+        *,
+        sample_concurrency: int,
+        environment_concurrency: int | None = None,
+        environment_policy: Literal["fcfs", "caas"] = "caas",
+        band_s: float = 30.0,
+        bucket_s: float = 1.0,
+        workers: Iterable[str] | Mapping[str, float] | None = None,
+        load_bound: float = 1.25,
+    ) -> None:
+        """
+        `sample_concurrency` (C_S, at least 1) samples are admitted and unfinished at a time, in the order in
+        which they were entered. `environment_concurrency` (C_E, at least 1, or None for no cap) environment
+        stages run at a time, in the order of `environment_policy`: "fcfs", first come, first served, or
+        "caas", ascending `(floor(a / band_s), -turns, floor(mean turn duration / bucket_s), entry)`, where a
+        is seconds from the batch's first sample to the request. With `workers` (names, or a mapping from name
+        to weight) every turn is routed by its sample's id: to its home worker while that one's requests in
+        flight are at most `load_bound` times the mean, the new one counted, else to the next that qualifies.
+
+        Raises TypeError or ValueError for a bad option.
+        """
+        coordinator = Coordinator(
+            sample_concurrency,
+            environment_concurrency,
+            environment_policy=environment_policy,
+            band_s=band_s,
+            bucket_s=bucket_s,
+        )
+        router = LoadBoundedRouter([] if workers is None else workers, load_bound=load_bound)
+        if workers is not None and not router.workers():
+            raise ValueError(
+                "workers must name at least one worker, got none; leave it out to route elsewhere"
+            )
+        self._local = LocalBatch(coordinator, None if workers is None else router)
+
+    def report(self) -> BatchReport:
+        """Times of every sample and of the whole so far; after the batch has ended, the final ones."""
+        return self._local.report()
+
+    @property
+    def progress(self) -> BatchSummary:
+        """Where the whole batch stands."""
+        return self._local.summary()

@@ -1,0 +1,89 @@
+"""Where a harness connects to a service's batch. The first call loads gRPC, not `import coresched`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from coresched.client.remote import async_batch, blocking_batch
+
+
+def connect(
+    target: str,
+    *,
+    batch: str,
+    sample_concurrency: int,
+    environment_concurrency: int | None = None,
+    environment_policy: Literal["fcfs", "caas"] = "caas",
+    band_s: float = 30.0,
+    bucket_s: float = 1.0,
+    grace_s: float = 30.0,
+    keep_open: bool = False,
+    token: str | None = None,
+    ca: str | Path | None = None,
+    certificate: str | Path | None = None,
+    key: str | Path | None = None,
+) -> async_batch.RemoteBatch:
+    """The batch of that name at the service, opened if it is not there: `async with connect(...) as batch`.
+
+    `target` is HOST:PORT or unix:PATH of `coresched serve`. The options of the batch are those of
+    `coresched.Batch`, and count for all processes in it: whoever joins asks for the same. Workers are the
+    service's. A process that was silent for `grace_s` (1 to 3600 seconds) has left, and what it held goes to
+    others; a service that does not answer for so long is given up. With `keep_open` the batch stays when its
+    last process leaves. `token`, `ca`, `certificate` and `key` are as in `coresched.client.credentials`.
+
+    Raises TypeError or ValueError for a bad option; entering it raises ValueError if the service refuses one
+    or the batch has others, SessionLostError if the service does not answer.
+    """
+    from coresched.client.remote.async_batch import RemoteBatch
+    from coresched.client.remote.options import Connection, checked
+
+    return RemoteBatch(
+        Connection(target=target, token=token, ca=ca, certificate=certificate, key=key),
+        checked(
+            batch,
+            sample_concurrency,
+            environment_concurrency,
+            environment_policy,
+            band_s,
+            bucket_s,
+            grace_s,
+            keep_open,
+        ),
+    )
+
+
+def connect_blocking(
+    target: str,
+    *,
+    batch: str,
+    sample_concurrency: int,
+    environment_concurrency: int | None = None,
+    environment_policy: Literal["fcfs", "caas"] = "caas",
+    band_s: float = 30.0,
+    bucket_s: float = 1.0,
+    grace_s: float = 30.0,
+    keep_open: bool = False,
+    token: str | None = None,
+    ca: str | Path | None = None,
+    certificate: str | Path | None = None,
+    key: str | Path | None = None,
+) -> blocking_batch.RemoteBatch:
+    """The same as `coresched.connect`, for threads: `with connect(...) as batch`."""
+    from coresched.client.remote.blocking_batch import RemoteBatch
+    from coresched.client.remote.options import Connection, checked
+
+    return RemoteBatch(
+        Connection(target=target, token=token, ca=ca, certificate=certificate, key=key),
+        checked(
+            batch,
+            sample_concurrency,
+            environment_concurrency,
+            environment_policy,
+            band_s,
+            bucket_s,
+            grace_s,
+            keep_open,
+        ),
+    )

@@ -1,0 +1,1 @@
+"""The batch that a service holds for many client processes: the same words as the embedded one."""

@@ -1,0 +1,180 @@
+"""Calls of an asyncio client: sent again until they are answered, waited for, seen through a cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, cast
+
+import grpc
+
+from coresched.client.credentials import channel
+from coresched.client.errors import BatchClosedError, ServiceError, SessionLostError
+from coresched.client.remote.attempts import ATTEMPT_S, CHANNEL_OPTIONS, delays
+from coresched.client.remote.batching import messages
+from coresched.client.remote.options import Connection
+from coresched.client.remote.records import ReportPages, summary
+from coresched.client.remote.session import Session, new_id
+from coresched.v1 import batches_pb2 as pb
+from coresched.v1.batches_pb2_grpc import BatchesStub
+
+Work = Callable[[], Coroutine[Any, Any, object]]
+
+CLEANUP_S = 5.0
+"""Seconds that a block which raised, or was cancelled, waits for the service to know."""
+
+
+class Link:
+    """One channel to the service, for one event loop."""
+
+    def __init__(self, connection: Connection, session: Session) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.session = session
+        self._channel = channel(
+            connection.target,
+            token=connection.token,
+            ca=connection.ca,
+            certificate=connection.certificate,
+            key=connection.key,
+            options=CHANNEL_OPTIONS,
+        )
+        self.stub = cast(Any, BatchesStub)(self._channel)
+        self._unsettled: set[asyncio.Task[None]] = set()
+        self._unknown: deque[tuple[str, asyncio.Future[int]]] = deque()
+        self._submitting: asyncio.Task[None] | None = None
+
+    async def call(self, method: Any, request: Any, *, waits: bool = False, last: bool = False) -> Any:
+        """The reply. `waits`: it may take any time. `last`: the session may be over.
+
+        Raises what `Session.check` and `Session.failed` raise.
+        """
+        pauses = delays()
+        while True:
+            if not last:
+                self.session.check()
+            try:
+                reply = await method(request, timeout=None if waits else ATTEMPT_S)
+            except grpc.aio.AioRpcError as error:
+                self.session.failed(error.code(), error.details() or "")
+            else:
+                self.session.answered()
+                return reply
+            await asyncio.sleep(min(next(pauses), self.session.left_s()))
+
+    async def state_of(self, name: str) -> int:
+        """Where the sample stands, which is made known if it is new. Calls made in order arrive in order.
+
+        Names that come in at once travel together.
+        """
+        answer: asyncio.Future[int] = self.loop.create_future()
+        self._unknown.append((name, answer))
+        if self._submitting is None or self._submitting.done():
+            self._submitting = self.loop.create_task(self._submit_unknown())
+        return await answer
+
+    async def _submit_unknown(self) -> None:
+        while self._unknown:
+            names = next(messages(name for name, _ in self._unknown))
+            answers = [self._unknown.popleft()[1] for _ in names]
+            try:
+                states = await self.submit(names)
+            except Exception as error:
+                for answer in answers:
+                    if not answer.done():
+                        answer.set_exception(error)
+            else:
+                for answer, state in zip(answers, states, strict=True):
+                    if not answer.done():
+                        answer.set_result(state)
+
+    async def submit(self, names: list[str]) -> list[int]:
+        request = pb.SubmitSamplesRequest(request_id=new_id(), session=self.session.name, samples=names)
+        return list((await self.call(self.stub.SubmitSamples, request)).states)
+
+    def see_through(self, work: Work, after: asyncio.Task[None] | None = None) -> asyncio.Task[None]:
+        """Begin `work`, once `after` has ended. It goes on whatever becomes of the caller."""
+
+        async def run() -> None:
+            if after is not None:
+                await asyncio.wait((after,))
+            with suppress(ServiceError, BatchClosedError):
+                await work()
+
+        task = self.loop.create_task(run())
+        self._unsettled.add(task)
+        task.add_done_callback(self._unsettled.discard)
+        return task
+
+    async def beat(self) -> None:
+        """Heartbeats until the session is over."""
+        request = pb.HeartbeatRequest(session=self.session.name)
+        while True:
+            await asyncio.sleep(self.session.beat_s)
+            try:
+                reply = await self.call(self.stub.Heartbeat, request)
+            except (SessionLostError, BatchClosedError):
+                return
+            except ServiceError:
+                continue
+            self.session.progress = summary(reply.progress)
+            if reply.progress.closed:
+                self.session.closed()
+                return
+
+    async def report(self, *, last: bool = False) -> None:
+        pages = ReportPages(self.session.asked.batch)
+        while not pages.add(await self.call(self.stub.GetReport, pages.request(), last=last)):
+            pass
+        self.session.reported(pages.report())
+
+    async def close(self) -> None:
+        for task in self._unsettled:
+            task.cancel()
+        await self._channel.close()
+
+
+class Wait:
+    """A call that waits, in a task of its own: whoever awaits its reply can be cancelled without it."""
+
+    def __init__(
+        self,
+        link: Link,
+        method: Any,
+        request: Any,
+        gone: Callable[[], Exception],
+        *,
+        keep: bool = False,
+    ) -> None:
+        """`gone` is what `reply` raises if the wait was given up."""
+        self._kept = keep
+        self._task = link.loop.create_task(link.call(method, request, waits=True))
+        self._session = link.session
+        self._gone = gone
+        link.session.on_over(self, self.give_up)
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._session.off(self)
+        if not task.cancelled():
+            task.exception()  # seen, so that asyncio does not report it when nobody waits any more
+
+    def give_up(self) -> None:
+        self._task.cancel()
+
+    @property
+    def refused(self) -> bool:
+        return self._task.done() and (self._task.cancelled() or self._task.exception() is not None)
+
+    async def reply(self) -> Any:
+        """Cancelled, it gives up, unless `keep` was set: the caller ends the wait then."""
+        try:
+            await asyncio.wait((self._task,))  # raises CancelledError for the caller, not for the task
+        except asyncio.CancelledError:
+            if not self._kept:
+                self.give_up()
+            raise
+        if self._task.cancelled():
+            raise self._gone()
+        return self._task.result()

@@ -1,0 +1,66 @@
+"""What a client asks of the service, checked before anything is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from coresched.batch.coordinator import Coordinator
+from coresched.core.checks import check_label, check_positive
+from coresched.v1 import batches_pb2 as pb
+
+_POLICIES = {"caas": pb.ENVIRONMENT_POLICY_CAAS, "fcfs": pb.ENVIRONMENT_POLICY_FCFS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Where the service is, and as whom to connect."""
+
+    target: str
+    token: str | None = None
+    ca: str | Path | None = None
+    certificate: str | Path | None = None
+    key: str | Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The batch to open or join, and how to be in it."""
+
+    batch: str
+    options: pb.BatchOptions
+    grace_s: float
+    keep_open: bool
+
+
+def checked(
+    batch: str,
+    sample_concurrency: int,
+    environment_concurrency: int | None,
+    environment_policy: Literal["fcfs", "caas"],
+    band_s: float,
+    bucket_s: float,
+    grace_s: float,
+    keep_open: bool,
+) -> Asked:
+    """The options, or the TypeError or ValueError that an embedded batch would raise for them."""
+    name = check_label(batch, "batch")
+    Coordinator(
+        sample_concurrency,
+        environment_concurrency,
+        environment_policy=environment_policy,
+        band_s=band_s,
+        bucket_s=bucket_s,
+    )
+    grace = check_positive(grace_s, "grace_s")
+    if not 1 <= grace <= 3600:
+        raise ValueError(f"grace_s must be from 1 to 3600 seconds, got {grace_s!r}")
+    options = pb.BatchOptions(
+        sample_concurrency=sample_concurrency,
+        environment_concurrency=environment_concurrency,
+        environment_policy=_POLICIES[environment_policy],
+        band_s=band_s,
+        bucket_s=bucket_s,
+    )
+    return Asked(batch=name, options=options, grace_s=grace, keep_open=keep_open)

@@ -1,0 +1,45 @@
+"""One model call as a harness sees it, whoever counts its request in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from coresched.client.label import Scope, check_header_text, end_scope, open_scope
+
+ROUTING_HEADER = "x-smg-routing-key"  # the consistent-hash key of the SGLang Model Gateway
+
+
+def checked_exclude(exclude: Collection[str]) -> tuple[str, ...]:
+    """Raises TypeError for anything but a collection of names."""
+    names = tuple(exclude)
+    if isinstance(exclude, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"exclude must be a collection of worker names, got {exclude!r}")
+    return names
+
+
+class TurnFace:
+    """A turn's label, the worker it was routed to, and the headers that carry the label."""
+
+    def __init__(self, label: str) -> None:
+        self._scope: Scope | None = None  # while the turn is open
+        self.label = label
+        """The trajectory label, which is the sample's id."""
+        self.worker: str | None = None
+        """Where to send the request; None without workers."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The label as a request header. Raises ValueError if no HTTP header can hold it."""
+        return {ROUTING_HEADER: check_header_text(self.label, "a sample id")}
+
+    def _opened(self, worker: str | None) -> None:
+        self.worker = worker
+        self._scope = open_scope(self.label, worker)
+
+    def _closed(self) -> bool:
+        """End the scope; whether the turn was open, which is true once, so that its request ends once."""
+        scope, self._scope = self._scope, None
+        if scope is None:
+            return False
+        end_scope(scope)
+        return True
