@@ -10,9 +10,10 @@ from google.protobuf.message import Message
 
 from coresched.service.answers import REMEMBERED_ANSWERS, AnswerMemory
 from coresched.service.batches.facts import WorkerDrained, WorkerRemoved
+from coresched.service.entry import Standing
 from coresched.service.identity import current_caller, current_tenant
 from coresched.service.refusal import RefusedError
-from coresched.service.table import UNARY, Flight, Owner, RoutingTable, Standing
+from coresched.service.table import UNARY, Flight, Owner, RoutingTable
 from coresched.service.workers import REGISTERED, RouterAnswers, WorkerRecord
 from coresched.v1 import router_pb2 as pb
 

@@ -15,11 +15,12 @@ from prometheus_client.core import (
 
 from coresched.metrics.histogram import Histogram
 from coresched.service.batches.chains import DEPTHS
+from coresched.service.entry import Standing
 from coresched.service.journal import Journal
 from coresched.service.prefix.queues import WaitingQueues
 from coresched.service.refusals import refusals
 from coresched.service.state import ServiceState
-from coresched.service.table import RoutingTable, Standing
+from coresched.service.table import RoutingTable
 from coresched.service.telemetry.batch_families import batch_families
 from coresched.service.telemetry.latencies import Latencies
 

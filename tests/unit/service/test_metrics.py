@@ -1,6 +1,8 @@
 """The metrics of a service after a script of facts, whose times are given: every value exactly."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from grpc import StatusCode
 
 from coresched.service.batches import facts
 from coresched.service.batches.ledger import REMEMBERED_BATCHES
+from coresched.service.journal import Journal
 from coresched.service.prefix.calls import PrefixCalls
 from coresched.service.refusal import RefusedError
 from coresched.service.refusals import refusals
@@ -276,3 +279,17 @@ async def test_refusals_by_call_and_code() -> None:
     before = service.values("coresched_refused_calls_total").get(("Tested", "NOT_FOUND"), 0)
     refusals.note("Tested", RefusedError(StatusCode.NOT_FOUND, "worker", "worker must be known"))
     assert service.values("coresched_refused_calls_total")["Tested", "NOT_FOUND"] == before + 1
+
+
+async def test_the_page_lists_the_metrics_there_are(tmp_path: Path) -> None:
+    service = Service()
+    journal = Journal(str(tmp_path / "journal"))
+    service.state.journal = journal
+    there = set()
+    for family in service.collector.collect():
+        if family.name.startswith("coresched_"):
+            there.add(family.name + "_total" * (family.type == "counter"))
+    journal.leave()
+    page = (Path(__file__).parents[3] / "docs" / "observability.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `coresched_")]
+    assert set(re.findall(r"coresched_\w+", "\n".join(row.split("|")[1] for row in rows))) == there
