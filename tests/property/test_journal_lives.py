@@ -22,10 +22,11 @@ from coresched.service.batches import ledger as ledger_module
 from coresched.service.batches.reports import progress, sample_report
 from coresched.service.batches.samples import SampleRecord
 from coresched.service.clock import ServiceClock
+from coresched.service.entry import Standing
 from coresched.service.journal import Journal
 from coresched.service.refusal import RefusedError
 from coresched.service.state import ServiceState
-from coresched.service.table import RoutingTable, Standing
+from coresched.service.table import RoutingTable
 from coresched.v1 import batches_pb2 as pb
 from coresched.v1 import router_pb2
 
