@@ -5,9 +5,11 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from bench import capacity, gateway, overhead, simulator
+from bench import capacity, gateway, overhead, service, simulator
+from bench.chaos import parser as chaos
 from bench.progress import clear
 from coresched.cli.parser import CommandParser
+from coresched.errors import InputError
 
 
 def build_parser() -> CommandParser:
@@ -15,7 +17,7 @@ def build_parser() -> CommandParser:
         prog="python -m bench", description="What scheduling costs, measured on this machine."
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (overhead, simulator, gateway, capacity):
+    for command in (overhead, simulator, service, gateway, capacity, chaos):
         command.add_parser(commands)
     return parser
 
@@ -29,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args.run(args)
         sys.stdout.flush()
         return code
+    except InputError as error:
+        print(f"python -m bench: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         clear()
         print("python -m bench: interrupted, nothing was measured to its end", file=sys.stderr)

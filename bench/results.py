@@ -113,6 +113,7 @@ def print_report(
 
 
 def heading(command: str, machine: Machine) -> list[str]:
+    """Command, date, versions and machine."""
     load = "" if machine.load is None else f", load {machine.load:.2f} at the start"
     return [
         f"$ {command}",

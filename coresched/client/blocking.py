@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import TracebackType
 
 from coresched.client.blocks import BatchBase, LocalEnvironment, LocalTurn
@@ -79,9 +79,13 @@ class Sample:
         self._admitted = admitted  # and not entered
         self.id = id
 
-    def inference(self) -> Turn:
-        """The next model call; enter it with `with`. Raises TransitionError while a stage is open."""
-        return Turn(self._local, self.id)
+    def inference(self, exclude: Collection[str] = ()) -> Turn:
+        """The next model call; enter it with `with`.
+
+        `exclude` names workers not to use for it, such as the one that failed it before. Entering raises
+        TransitionError while a stage is open, LookupError if `exclude` names an unknown worker or all.
+        """
+        return Turn(self._local, self.id, exclude)
 
     def environment(self, max_s: float | None = None) -> Environment:
         """The next environment stage; entering it waits. Raises TransitionError while a stage is open.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Literal, Protocol
 
@@ -10,7 +10,7 @@ from coresched.batch.coordinator import Coordinator
 from coresched.batch.records import BatchSummary
 from coresched.client.errors import LeaseExpiredError
 from coresched.client.local import BatchReport, LocalBatch
-from coresched.client.turn import TurnFace
+from coresched.client.turn import TurnFace, checked_exclude
 from coresched.core.checks import check_positive
 from coresched.core.ring import LoadBoundedRouter
 
@@ -18,12 +18,13 @@ from coresched.core.ring import LoadBoundedRouter
 class LocalTurn(TurnFace):
     """One model call, routed by the batch's own router if it has workers."""
 
-    def __init__(self, local: LocalBatch, label: str) -> None:
+    def __init__(self, local: LocalBatch, label: str, exclude: Collection[str]) -> None:
         super().__init__(label)
         self._local = local
+        self._exclude = checked_exclude(exclude)
 
     def _start(self) -> None:
-        self._opened(self._local.start_inference(self.label))
+        self._opened(self._local.start_inference(self.label, self._exclude))
 
     def _end(self, failed: bool) -> None:
         if self._closed():

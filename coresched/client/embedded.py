@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from types import TracebackType
 
 from coresched.client.blocks import BatchBase, LocalEnvironment, LocalTurn
@@ -44,8 +44,10 @@ class Turn(LocalTurn):
     counts as a failed turn; the sample may try another.
     """
 
-    def __init__(self, local: LocalBatch, label: str, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(local, label)
+    def __init__(
+        self, local: LocalBatch, label: str, exclude: Collection[str], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(local, label, exclude)
         self._loop = loop
 
     async def __aenter__(self) -> Turn:
@@ -103,9 +105,13 @@ class Sample:
         self._loop = loop
         self.id = id
 
-    def inference(self) -> Turn:
-        """The next model call; enter it with `async with`. Raises TransitionError while a stage is open."""
-        return Turn(self._local, self.id, self._loop)
+    def inference(self, exclude: Collection[str] = ()) -> Turn:
+        """The next model call; enter it with `async with`.
+
+        `exclude` names workers not to use for it, such as the one that failed it before. Entering raises
+        TransitionError while a stage is open, LookupError if `exclude` names an unknown worker or all.
+        """
+        return Turn(self._local, self.id, exclude, self._loop)
 
     def environment(self, max_s: float | None = None) -> Environment:
         """The next environment stage; entering it waits. Raises TransitionError while a stage is open.

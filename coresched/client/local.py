@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -171,12 +171,23 @@ class LocalBatch:
             self._grant(now)
             self._wake_seekers()
 
-    def start_inference(self, name: str) -> str | None:
-        """Begin a turn; the worker it was routed to, or None without workers."""
+    def start_inference(self, name: str, exclude: Collection[str] = ()) -> str | None:
+        """Begin a turn; the worker it was routed to, or None without workers.
+
+        Raises LookupError, the turn not having begun, if `exclude` names an unknown worker or leaves none.
+        """
         with self._lock:
             now = self._now()
-            self._coordinator.start_inference(name, now)
-            return None if self._router is None else self._router.route(name)
+            if self._router is None and exclude:
+                raise LookupError("exclude must name workers of the batch, which has none; leave it out")
+            worker = None if self._router is None else self._router.route(name, exclude)
+            try:
+                self._coordinator.start_inference(name, now)
+            except BaseException:
+                if self._router is not None and worker is not None:
+                    self._router.release(worker)
+                raise
+            return worker
 
     def end_inference(self, name: str, worker: str | None, failed: bool) -> None:
         with self._lock:

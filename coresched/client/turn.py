@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from coresched.client.label import Scope, check_header_text, end_scope, open_scope
 
 ROUTING_HEADER = "x-smg-routing-key"  # the consistent-hash key of the SGLang Model Gateway
+
+
+def checked_exclude(exclude: Collection[str]) -> tuple[str, ...]:
+    """Raises TypeError for anything but a collection of names."""
+    names = tuple(exclude)
+    if isinstance(exclude, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"exclude must be a collection of worker names, got {exclude!r}")
+    return names
 
 
 class TurnFace:

@@ -90,21 +90,26 @@ class RouterCalls:
 
         Without an owner it belongs to the unary calls of the tenant.
         """
+        return pb.RouteResponse(worker=self.placed(call, owner).worker)
+
+    def placed(self, call: pb.RouteRequest, owner: Owner | None = None) -> Flight:
+        """`route`, for whoever makes the answer itself."""
         owner = owner or self._unary_owner()
-        flight = cast("Flight | None", self._answers.find(call.request_id, call))
+        request_id = call.request_id
+        flight = cast("Flight | None", self._answers.find(request_id, call))
         if flight is None:
-            flight = self._table.route(call.label, call.exclude, owner=owner, request_id=call.request_id)
-            self._answers.keep(call.request_id, call, flight)
+            flight = self._table.route(call.label, call.exclude, owner=owner, request_id=request_id)
+            self._answers.keep(request_id, call, flight)
         else:
             self._table.hand_over(flight, owner)
-        return pb.RouteResponse(worker=flight.worker)
+        return flight
 
     def release(self, call: pb.ReleaseRequest, owner: Owner | None = None) -> pb.ReleaseResponse:
-        def carry_out(call: pb.ReleaseRequest) -> pb.ReleaseResponse:
+        request_id = call.request_id
+        if self._answers.find(request_id, call) is None:
             self._table.release(call.label, call.worker, owner=owner or self._unary_owner())
-            return _RELEASED
-
-        return self._once(call, carry_out)
+            self._answers.keep(request_id, call, _RELEASED)
+        return _RELEASED
 
     def end_stream(self, owner: Owner) -> None:
         """Release what the stream left in flight, and forget the answers: a retry elsewhere routes anew.

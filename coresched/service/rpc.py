@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from inspect import iscoroutinefunction
+from operator import methodcaller
 from typing import Any, TypeVar, cast
 
 import grpc
@@ -20,9 +22,11 @@ A = TypeVar("A", bound=Message)
 def decoder(kind: type[Q]) -> Callable[[bytes], Q | None]:
     """A deserializer that returns None for what is no such message: raising ends in the status UNKNOWN."""
 
+    parse = kind.FromString
+
     def decode(data: bytes) -> Q | None:
         try:
-            return kind.FromString(data)
+            return parse(data)
         except DecodeError:
             return None
 
@@ -35,19 +39,21 @@ def unary(kind: type[Q], carry_out: Callable[[Q], A | Awaitable[A]]) -> grpc.Rpc
     A RefusedError of its becomes the status of the call, and so does a message that cannot be decoded.
     """
 
+    waits = iscoroutinefunction(carry_out)  # asked once: to ask what came back costs more than most calls
+
     async def answer(request: Q | None, context: grpc.aio.ServicerContext[Any, Any]) -> A:
         if request is None:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, UNDECODABLE)
         try:
             answered = carry_out(request)
-            return await answered if isinstance(answered, Awaitable) else answered
+            return await cast(Awaitable[A], answered) if waits else cast(A, answered)
         except RefusedError as refused:
             await context.abort(refused.code, refused.message)
 
     return grpc.unary_unary_rpc_method_handler(
         cast(Any, answer),  # the types know synchronous servers only
         request_deserializer=cast(Any, decoder(kind)),
-        response_serializer=lambda message: message.SerializeToString(),
+        response_serializer=methodcaller("SerializeToString"),
     )
 
 

@@ -28,7 +28,7 @@ LARGEST_METADATA_BYTES = 8 * 1024
 MOST_STREAMS = 1024
 """Most calls and streams that one connection may have open; its client makes further ones wait."""
 
-_OPTIONS = [
+OPTIONS = [
     ("grpc.so_reuseport", 0),  # else a second server shares the port, and requests go to either
     ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
     # Both, as between a soft and a hard limit gRPC refuses at random.
@@ -99,7 +99,7 @@ async def _serve_until(
 ) -> None:
     tls, read_tokens = security.tls, security.read_tokens
     authentication = Authentication(read_tokens()) if read_tokens is not None else None
-    server = grpc.aio.server(options=_OPTIONS, interceptors=[authentication] if authentication else None)
+    server = grpc.aio.server(options=OPTIONS, interceptors=[authentication] if authentication else None)
     batches = state.batches
     server.add_generic_rpc_handlers(
         (router_handler(state.router), batches.handler(), prefix_handler(PrefixCalls(WaitingQueues())))

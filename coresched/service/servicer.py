@@ -59,12 +59,15 @@ def router_handler(calls: RouterCalls) -> grpc.GenericRpcHandler:
 def _stream(
     calls: RouterCalls,
 ) -> Callable[[AsyncIterator[pb.RouteStreamRequest | None], _Stream], Awaitable[None]]:
-    async def answer_each(requests: AsyncIterator[pb.RouteStreamRequest | None], context: _Stream) -> None:
+    async def answer_each(_: AsyncIterator[pb.RouteStreamRequest | None], context: _Stream) -> None:
         # Not a generator: one that is cancelled while its answer is written would be closed some time later.
+        # Reads from the context: the iterator is one more generator for each message to go through.
         owner = Owner()
+        write = context.write
+        read: Callable[[], Awaitable[Any]] = context.read  # EOF in the end, which the types leave out
         try:
-            async for request in requests:
-                await context.write(_answer_on_stream(calls, request, owner))
+            while (request := await read()) is not grpc.aio.EOF:
+                await write(_answer_on_stream(calls, request, owner))
         finally:
             calls.end_stream(owner)
 
@@ -79,11 +82,14 @@ def _answer_on_stream(
         if request is None:
             raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "", UNDECODABLE)
         if request.HasField("route"):
-            answer.request_id = request.route.request_id
-            answer.route.CopyFrom(calls.route(request.route, owner))
+            route = request.route
+            answer.request_id = route.request_id
+            answer.route.worker = calls.placed(route, owner).worker
         elif request.HasField("release"):
-            answer.request_id = request.release.request_id
-            answer.release.CopyFrom(calls.release(request.release, owner))
+            release = request.release
+            answer.request_id = release.request_id
+            calls.release(release, owner)
+            answer.release.SetInParent()
         else:
             raise RefusedError(
                 grpc.StatusCode.INVALID_ARGUMENT, "call", "call must be a route or a release, it is not set"

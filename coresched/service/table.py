@@ -58,6 +58,9 @@ class Flight:
     in_flight: bool = True
 
 
+_NONE: dict[tuple[str, str], list[Flight]] = {}
+
+
 class Standing(Enum):
     """Where a worker stands."""
 
@@ -187,14 +190,17 @@ class RoutingTable:
         Refused: INVALID_ARGUMENT for label, NOT_FOUND for an unknown worker in exclude, FAILED_PRECONDITION
         without workers or if exclude leaves none.
         """
-        checked_label("label", label)
         if exclude:
+            checked_label("label", label)
             self._check_exclude(exclude)
             # The ring does not know a draining worker without requests, and needs no word of the others.
             exclude = [name for name in exclude if self._workers[name].routable]
-        elif not any(entry.routable for entry in self._workers.values()):
+        try:
+            worker = self._router.route(label, exclude or ())
+        except ValueError as error:
+            refuse_argument("label", error)
+        except LookupError:
             self._refuse_without_workers()
-        worker = self._router.route(label, exclude or ())
         self._workers[worker].in_flight += 1
         flight = Flight(label, worker, owner, request_id)
         self._hold(flight)
@@ -228,6 +234,12 @@ class RoutingTable:
         Refused: INVALID_ARGUMENT for label and worker, NOT_FOUND for an unknown worker or a label without
         request in flight there, FAILED_PRECONDITION for a worker without any.
         """
+        found = self._flights.get(owner, _NONE).get((label, worker))
+        if not found:
+            self._refuse_release(label, worker, owner)
+        self._end(found[-1])
+
+    def _refuse_release(self, label: str, worker: str, owner: Owner) -> NoReturn:
         checked_label("label", label)
         checked_label("worker", worker)
         entry = self._workers.get(worker)
@@ -241,15 +253,12 @@ class RoutingTable:
                 "worker",
                 f"worker {shown(worker)} has no request in flight to release",
             )
-        found = self._flights.get(owner, {}).get((label, worker))
-        if not found:
-            raise RefusedError(
-                StatusCode.NOT_FOUND,
-                "label",
-                f"label {shown(label)} has no request in flight on worker {shown(worker)} "
-                f"that was routed {owner.routed}",
-            )
-        self._end(found[-1])
+        raise RefusedError(
+            StatusCode.NOT_FOUND,
+            "label",
+            f"label {shown(label)} has no request in flight on worker {shown(worker)} "
+            f"that was routed {owner.routed}",
+        )
 
     def hand_over(self, flight: Flight, owner: Owner) -> None:
         """Make a request in flight belong to another owner; nothing happens if it has ended."""
@@ -291,15 +300,23 @@ class RoutingTable:
         )
 
     def _hold(self, flight: Flight) -> None:
-        flights = self._flights.setdefault(flight.owner, {})
-        flights.setdefault((flight.label, flight.worker), []).append(flight)
+        flights = self._flights.get(flight.owner)
+        if flights is None:
+            flights = self._flights[flight.owner] = {}
+        place = (flight.label, flight.worker)
+        same = flights.get(place)
+        if same is None:
+            flights[place] = [flight]
+        else:
+            same.append(flight)
 
     def _let_go(self, flight: Flight) -> None:
         flights = self._flights[flight.owner]
-        same = flights[flight.label, flight.worker]
+        place = (flight.label, flight.worker)
+        same = flights[place]
         same.remove(flight)
         if not same:
-            del flights[flight.label, flight.worker]
+            del flights[place]
         if not flights:
             del self._flights[flight.owner]
 

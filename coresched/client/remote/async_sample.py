@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +18,7 @@ from coresched.client.errors import (
 from coresched.client.remote.async_link import CLEANUP_S, Link, Wait, Work
 from coresched.client.remote.records import ENDED
 from coresched.client.remote.session import Steps, new_id
-from coresched.client.turn import TurnFace
+from coresched.client.turn import TurnFace, checked_exclude
 from coresched.core.checks import check_positive
 from coresched.v1 import batches_pb2 as pb
 
@@ -36,9 +37,13 @@ class Sample:
         self._wait: Wait | None = None
         self._unsettled: asyncio.Task[None] | None = None
 
-    def inference(self) -> Turn:
-        """The next model call; enter it with `async with`. Raises TransitionError while a stage is open."""
-        return Turn(self)
+    def inference(self, exclude: Collection[str] = ()) -> Turn:
+        """The next model call; enter it with `async with`.
+
+        `exclude` names workers not to use for it, such as the one that failed it before. Entering raises
+        TransitionError while a stage is open, LookupError if `exclude` names an unknown worker or all.
+        """
+        return Turn(self, exclude)
 
     def environment(self, max_s: float | None = None) -> Environment:
         """The next environment stage; entering it waits. Raises TransitionError while a stage is open.
@@ -188,16 +193,17 @@ class Turn(TurnFace):
     counts as a failed turn; the sample may try another.
     """
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: Sample, exclude: Collection[str]) -> None:
         super().__init__(sample.id)
         self._sample = sample
+        self._exclude = checked_exclude(exclude)
 
     async def __aenter__(self) -> Turn:
         sample, link, steps = self._sample, self._sample.link, self._sample.steps()
         check_loop(link.loop)
         await sample.settled()
         steps.take("admitted", "inference", "start_inference")
-        request = pb.StartTurnRequest(**sample.named())
+        request = pb.StartTurnRequest(exclude=self._exclude, **sample.named())
         try:
             reply = await link.call(link.stub.StartTurn, request)
         except asyncio.CancelledError:

@@ -57,6 +57,8 @@ def refusal(code: grpc.StatusCode, message: str) -> Exception:
             if "batch was closed" in message
             else SessionLostError(message, code.name)
         )
+    if code in (status.NOT_FOUND, status.FAILED_PRECONDITION) and _of(message, "exclude"):
+        return LookupError(message)
     if code is status.RESOURCE_EXHAUSTED:
         return ServiceLimitError(message, code.name)
     return ServiceError(message, code.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from types import TracebackType
 from typing import Any
 
@@ -16,7 +17,7 @@ from coresched.client.errors import (
 from coresched.client.remote.blocking_link import BlockingLink, BlockingWait
 from coresched.client.remote.records import ENDED
 from coresched.client.remote.session import Steps, new_id
-from coresched.client.turn import TurnFace
+from coresched.client.turn import TurnFace, checked_exclude
 from coresched.core.checks import check_positive
 from coresched.v1 import batches_pb2 as pb
 
@@ -31,9 +32,13 @@ class Sample:
         self._entered = False
         self._wait: BlockingWait | None = None
 
-    def inference(self) -> Turn:
-        """The next model call; enter it with `with`. Raises TransitionError while a stage is open."""
-        return Turn(self)
+    def inference(self, exclude: Collection[str] = ()) -> Turn:
+        """The next model call; enter it with `with`.
+
+        `exclude` names workers not to use for it, such as the one that failed it before. Entering raises
+        TransitionError while a stage is open, LookupError if `exclude` names an unknown worker or all.
+        """
+        return Turn(self, exclude)
 
     def environment(self, max_s: float | None = None) -> Environment:
         """The next environment stage; entering it waits. Raises TransitionError while a stage is open.
@@ -139,14 +144,15 @@ class Turn(TurnFace):
     turn; the sample may try another.
     """
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: Sample, exclude: Collection[str]) -> None:
         super().__init__(sample.id)
         self._sample = sample
+        self._exclude = checked_exclude(exclude)
 
     def __enter__(self) -> Turn:
         sample, link, steps = self._sample, self._sample.link, self._sample.steps()
         steps.take("admitted", "inference", "start_inference")
-        request = pb.StartTurnRequest(**sample.named())
+        request = pb.StartTurnRequest(exclude=self._exclude, **sample.named())
         try:
             reply = link.call(link.stub.StartTurn, request)
         except Exception:

@@ -251,3 +251,16 @@ def test_many_threads_with_failures_keep_the_limits_and_leak_nothing(batches: Ba
         totals = batch.refresh().totals
         assert nothing_held(totals)
         assert totals.withdrawn == sum(failure is not None for failure in failures)
+
+
+def test_a_turn_can_leave_out_the_worker_that_failed_it(batches: Batches) -> None:
+    with batches.make_blocking(sample_concurrency=1) as batch, batch.sample("s") as sample:
+        with sample.inference() as turn:
+            home = turn.worker
+        with sample.inference(exclude=[home]) as turn:
+            assert {home, turn.worker} == {"w0", "w1"}
+        with pytest.raises(LookupError, match="exclude must"), sample.inference(exclude=["w0", "w1"]):
+            pass
+        with sample.inference() as turn:
+            assert turn.worker == home
+    assert batch.report().samples["s"].turns == 3

@@ -246,3 +246,25 @@ async def test_ids_are_checked_and_used_once(batches: Batches) -> None:
             with pytest.raises((ValueError, TypeError), match="sample id must"):
                 await batch.submit(["good", wrong])
         assert list((await batch.refresh()).samples) == ["a"]
+
+
+async def test_a_turn_can_leave_out_the_worker_that_failed_it(batches: Batches) -> None:
+    async with (
+        batches.make(sample_concurrency=1) as batch,
+        batch.sample("s") as sample,
+    ):
+        async with sample.inference() as turn:
+            home = turn.worker
+        async with sample.inference(exclude=[home]) as turn:
+            assert {home, turn.worker} == {"w0", "w1"}
+        for exclude in (["w0", "w1"], ["w9"]):
+            with pytest.raises(LookupError, match="exclude must"):
+                async with sample.inference(exclude=exclude):
+                    pass
+        for wrong in ("w0", [0]):
+            with pytest.raises(TypeError, match="exclude must be a collection of worker names"):
+                sample.inference(exclude=wrong)
+        # None of these began a turn, and nothing is excluded for good.
+        async with sample.inference() as turn:
+            assert turn.worker == home
+    assert batch.report().samples["s"].turns == 3

@@ -92,6 +92,8 @@ def test_the_table_fits_80_columns(command: str) -> None:
         (["latency"], "'latency'"),
         (["overhead", "--repeats"], "--repeats"),
         (["simulator", "twice"], "twice"),
+        (["chaos", "--only", "storm"], "storm"),
+        (["chaos", "--keep", "docs"], "'docs' must be a new or empty folder"),
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_code_2(arguments: list[str], named: str) -> None:
