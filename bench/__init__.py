@@ -1,1 +1,1 @@
-"""What scheduling costs: the compiled core and the simulator, timed beside their peers."""
+"""What scheduling costs: the compiled core, the simulator and the gateway, measured beside their peers."""

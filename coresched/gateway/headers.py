@@ -67,7 +67,7 @@ def request_head(request: str, authority: str, headers: Headers, length: int | N
         lines.append(f"content-length: {length}")
     head = "\r\n".join(lines)
     if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1 or "\0" in head:
-        raise ValueError("a header or the target has a line break")
+        raise ValueError("a header or the target has a line break or a zero byte")
     return f"{head}\r\n\r\n".encode()
 
 

@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coresched.service.answers import _digest_of
 from coresched.service.batches import ledger as ledger_module
 from coresched.service.batches.reports import progress, sample_report
 from coresched.service.batches.samples import SampleRecord
@@ -68,8 +69,9 @@ def image(state: ServiceState) -> dict[str, Any]:
     for name, session in parts.ledger.sessions.items():
         found[f"session {name}"] = (session.batch.key, session.grace_s, list(session.held), session.ended)
     for tenant, answers in parts.answers._by_tenant.items():
-        for request_id, answer in answers.items():
-            found[f"answer {tenant} {request_id}"] = (answer.call, answer.answer.SerializeToString())
+        for request_id, (kind, known, answer) in answers.items():
+            call = known if isinstance(known, str) else _digest_of(kind, known)  # a journal has the digests
+            found[f"answer {tenant} {request_id}"] = (call, answer.SerializeToString())
     return found
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from coresched.gateway.headers import HeaderTextError, to_client, to_worker
+from coresched.gateway.headers import HeaderTextError, request_head, to_client, to_worker
 
 HOP_BY_HOP = {
     *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"),
@@ -61,6 +61,25 @@ def test_a_worker_cannot_pose_as_another() -> None:
 def test_bytes_that_cannot_go_on_as_they_are_are_refused() -> None:
     with pytest.raises(HeaderTextError, match=r"header x-name must be UTF-8, got 'Andr\\udce9'"):
         to_worker(headers(("X-Name", "Andr\udce9")), None)
+
+
+def test_a_request_has_its_workers_host_and_the_length_of_its_body() -> None:
+    kept = to_worker(headers(("Host", "theirs"), ("X-N", "Straße"), ("Content-Length", "9")), "task-1")
+    assert request_head("POST /v1/completions?a=%2F", "w:1", kept, 2) == (
+        b"POST /v1/completions?a=%2F HTTP/1.1\r\nhost: w:1\r\nx-n: Stra\xc3\x9fe\r\n"
+        b"x-smg-routing-key: task-1\r\ncontent-length: 2\r\n\r\n"
+    )
+    assert request_head("GET /v1/models", "w:1", CIMultiDict(), None) == (
+        b"GET /v1/models HTTP/1.1\r\nhost: w:1\r\n\r\n"
+    )
+
+
+@pytest.mark.parametrize("evil", ["a\r\nX-Smuggled: 1", "a\nb", "a\rb", "a\0b"])
+def test_one_request_cannot_be_made_into_two(evil: str) -> None:
+    with pytest.raises(ValueError, match="line break"):
+        request_head("GET /", "w:1", CIMultiDict({"x-a": evil}), None)
+    with pytest.raises(ValueError, match="line break"):
+        request_head(f"GET /{evil}", "w:1", CIMultiDict(), None)
 
 
 names = st.sampled_from(
