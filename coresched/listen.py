@@ -36,28 +36,28 @@ class UnixAddress:
         return f"unix:{self.path}"
 
 
-def listen_address(text: str) -> TcpAddress | UnixAddress:
+def listen_address(text: str, flag: str = "--listen") -> TcpAddress | UnixAddress:
     """The free address that HOST:PORT, [IPV6]:PORT or unix:PATH names.
 
-    Raises InputError if it is neither, does not exist on this machine or is in use.
+    Raises InputError, naming the flag, if it is neither, does not exist on this machine or is in use.
     """
     if text.startswith("unix:"):
-        return _unix_address(text)
-    return _tcp_address(text)
+        return _unix_address(text, flag)
+    return _tcp_address(text, flag)
 
 
-def _tcp_address(text: str) -> TcpAddress:
+def _tcp_address(text: str, flag: str) -> TcpAddress:
     host, colon, digits = text.rpartition(":")
     if not colon or not host or (":" in host and not (host.startswith("[") and host.endswith("]"))):
         raise InputError(
-            f"--listen must be HOST:PORT, [IPV6]:PORT or unix:PATH, such as 127.0.0.1:50071, got {text!r}"
+            f"{flag} must be HOST:PORT, [IPV6]:PORT or unix:PATH, such as 127.0.0.1:50071, got {text!r}"
         )
     if not (digits.isascii() and digits.isdigit() and int(digits) <= 65535):
-        raise InputError(f"--listen must end with a port from 0 to 65535, got {text!r}")
+        raise InputError(f"{flag} must end with a port from 0 to 65535, got {text!r}")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(digits), type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise InputError(f"--listen must name a host that can be resolved, got {text!r}") from None
+        raise InputError(f"{flag} must name a host that can be resolved, got {text!r}") from None
     family, kind, protocol, _, address = found[0]
     # Servers report a failure to bind in words of their own (gRPC: always the same); so bind once before.
     try:
@@ -65,33 +65,33 @@ def _tcp_address(text: str) -> TcpAddress:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
-        raise InputError(f"--listen {text} cannot be used: {error.strerror}") from None
+        raise InputError(f"{flag} {text} cannot be used: {error.strerror}") from None
     return TcpAddress(str(address[0]), int(digits))
 
 
-def _unix_address(text: str) -> UnixAddress:
+def _unix_address(text: str, flag: str) -> UnixAddress:
     path = text.removeprefix("unix:")
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
-        raise InputError(f"--listen must have a path in UTF-8, got {text!r}") from None
+        raise InputError(f"{flag} must have a path in UTF-8, got {text!r}") from None
     if not path or "\0" in path:
-        raise InputError(f"--listen must have a path after unix:, got {text!r}")
+        raise InputError(f"{flag} must have a path after unix:, got {text!r}")
     if size > _LONGEST_SOCKET_PATH:
         raise InputError(
-            f"--listen must have a path of at most {_LONGEST_SOCKET_PATH} bytes, got {size}: {text!r}"
+            f"{flag} must have a path of at most {_LONGEST_SOCKET_PATH} bytes, got {size}: {text!r}"
         )
     folder = Path(path).absolute().parent
     if not folder.is_dir():
-        raise InputError(f"--listen {text}: there is no directory {str(folder)!r}; create it first")
+        raise InputError(f"{flag} {text}: there is no directory {str(folder)!r}; create it first")
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:
         return UnixAddress(path)
     except OSError as error:
-        raise InputError(f"--listen {text} cannot be used: {error.strerror}") from None
+        raise InputError(f"{flag} {text} cannot be used: {error.strerror}") from None
     if not stat.S_ISSOCK(mode):
-        raise InputError(f"--listen {text}: the file exists and is no socket; choose another path")
+        raise InputError(f"{flag} {text}: the file exists and is no socket; choose another path")
     # A server that binds would take the path away from one that is still there.
     with socket.socket(socket.AF_UNIX) as probe:
         try:
@@ -99,5 +99,5 @@ def _unix_address(text: str) -> UnixAddress:
         except ConnectionRefusedError:
             return UnixAddress(path)  # left behind by a server that was killed; it is replaced
         except OSError as error:
-            raise InputError(f"--listen {text} cannot be used: {error.strerror}") from None
-    raise InputError(f"--listen {text} cannot be used: Address already in use")
+            raise InputError(f"{flag} {text} cannot be used: {error.strerror}") from None
+    raise InputError(f"{flag} {text} cannot be used: Address already in use")

@@ -2,17 +2,20 @@
 
 import argparse
 import asyncio
+import logging
 import os
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coresched.cli.parser import CommandParser, add_command, count, number
 from coresched.errors import InputError
+from coresched.logs import LEVELS, event, logging_to_stderr
 
 if TYPE_CHECKING:
     from coresched.service.tls import TlsFiles
+
+_logger = logging.getLogger(__name__)
 
 
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
@@ -49,6 +52,12 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="FILE|none",
         help="where to keep what happens, so that a service started again with it goes on; made if there is "
         "none; 'none' keeps nothing (default %(default)s, in the working directory)",
+    )
+    parser.add_argument(
+        "--metrics",
+        metavar="HOST:PORT|unix:PATH",
+        help="where Prometheus scrapes /metrics, without a token; it shows names of tenants, batches and "
+        "workers (default: nowhere)",
     )
     parser.add_argument(
         "--load-bound",
@@ -105,6 +114,18 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         help="calls that may wait at once, for admission, for an environment slot or for progress "
         "(default %(default)s)",
     )
+    parser.add_argument(
+        "--log",
+        choices=["text", "json"],
+        default="text",
+        help="how lines on stderr look: sentences, or one JSON object each (default %(default)s)",
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=LEVELS,
+        default="info",
+        help="lines below this are left out; debug shows names of samples (default %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -116,6 +137,11 @@ def _weighted(text: str) -> tuple[str, float]:
 
 
 def run(args: argparse.Namespace) -> int:
+    with logging_to_stderr("coresched serve", args.log, args.log_level):
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without gRPC.
     from coresched.listen import TcpAddress, UnixAddress, listen_address
     from coresched.service.batches.limits import Limits
@@ -125,9 +151,6 @@ def run(args: argparse.Namespace) -> int:
     from coresched.service.table import RoutingTable
     from coresched.service.tls import ServerTls
     from coresched.service.tokens import read_tokens
-
-    def report(line: str) -> None:
-        print(f"coresched serve: {line}", file=sys.stderr, flush=True)
 
     workers: dict[str, float] = {}
     for name, weight in args.workers:
@@ -152,10 +175,18 @@ def run(args: argparse.Namespace) -> int:
                 "add --tls-certificate and --tls-key"
             )
         if args.tokens is None and args.tls_client_ca is None:
-            report(
+            _warn(
+                "open_to_all",
                 f"{address.host} is not loopback, and there is no authentication: whoever reaches it may "
-                "route, remove workers and close batches; add --tokens or --tls-client-ca"
+                "route, remove workers and close batches; add --tokens or --tls-client-ca",
             )
+    metrics = listen_address(args.metrics, "--metrics") if args.metrics is not None else None
+    if isinstance(metrics, TcpAddress) and not metrics.loopback:
+        _warn(
+            "metrics_open_to_all",
+            f"--metrics {metrics} is not loopback: whoever reaches it may read names of tenants, batches "
+            "and workers",
+        )
     tokens = partial(read_tokens, args.tokens) if args.tokens is not None else None
 
     def announce(listening: str) -> None:
@@ -165,7 +196,7 @@ def run(args: argparse.Namespace) -> int:
         table,
         journal=None if args.journal == "none" else Journal(args.journal),
         limits=Limits(open_batches=args.max_open_batches, waiters=args.max_waiters),
-        report=report,
+        report=lambda line: event(_logger, logging.INFO, "recovery", line),
     )
     serving = serve(
         state,
@@ -173,9 +204,14 @@ def run(args: argparse.Namespace) -> int:
         grace_s=args.grace_s,
         announce=announce,
         security=Security(tls, tokens),
-        report=report,
+        metrics=metrics,
+        announce_metrics=lambda url: print(f"coresched serve: metrics at {url}", flush=True),
     )
     return 0 if asyncio.run(serving) else 1
+
+
+def _warn(name: str, line: str) -> None:
+    event(_logger, logging.WARNING, name, line)
 
 
 def _tls_files(args: argparse.Namespace) -> "TlsFiles | None":

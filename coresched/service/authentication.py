@@ -10,6 +10,8 @@ from typing import Any, NoReturn, TypeAlias, cast
 import grpc
 
 from coresched.service.identity import act_as
+from coresched.service.refusal import RefusedError
+from coresched.service.refusals import refusals
 from coresched.service.tokens import Tokens
 
 _OPEN_TO_ALL = "/grpc.health.v1.Health/"  # probes of an orchestrator have no token
@@ -59,6 +61,7 @@ def _refused(why: str) -> _Handler:
         # A grpc.aio client whose first message meets the end of the call reports INTERNAL in place of this.
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(anext(requests, None), _FIRST_MESSAGE_S)
+        refusals.note("any", RefusedError(grpc.StatusCode.UNAUTHENTICATED, "authorization", why))
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
 
     # Whatever kind the method is of: this one alone can answer without a message.

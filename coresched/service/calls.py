@@ -10,9 +10,10 @@ from google.protobuf.message import Message
 
 from coresched.service.answers import REMEMBERED_ANSWERS, AnswerMemory
 from coresched.service.batches.facts import WorkerDrained, WorkerRemoved
+from coresched.service.entry import Standing
 from coresched.service.identity import current_caller, current_tenant
 from coresched.service.refusal import RefusedError
-from coresched.service.table import UNARY, Flight, Owner, RoutingTable, Standing
+from coresched.service.table import UNARY, Flight, Owner, RoutingTable
 from coresched.service.workers import REGISTERED, RouterAnswers, WorkerRecord
 from coresched.v1 import router_pb2 as pb
 
@@ -71,6 +72,7 @@ class RouterCalls:
         await self._record.committed()
 
     def list_workers(self, call: pb.ListWorkersRequest) -> pb.ListWorkersResponse:
+        imbalance = self._table.imbalance()
         return pb.ListWorkersResponse(
             workers=[
                 pb.Worker(
@@ -78,11 +80,16 @@ class RouterCalls:
                     weight=entry.weight,
                     in_flight=entry.in_flight,
                     state=_STATES[entry.standing],
+                    routed=entry.routed,
+                    spilled=entry.spilled,
                 )
                 for name, entry in self._table.workers().items()
             ],
             load_bound=self._table.load_bound,
             virtual_nodes=self._table.virtual_nodes,
+            imbalance=imbalance.present,
+            imbalance_s=imbalance.over_s,
+            busy_s=imbalance.busy_s,
         )
 
     def route(self, call: pb.RouteRequest, owner: Owner | None = None) -> pb.RouteResponse:

@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from coresched.service.refusal import RefusedError
+from coresched.service.refusals import refusals
 from coresched.v1 import router_pb2 as pb
 
 UNDECODABLE = "the message must be of the service's version and its texts in UTF-8, it cannot be decoded"
@@ -39,15 +40,17 @@ def unary(kind: type[Q], carry_out: Callable[[Q], A | Awaitable[A]]) -> grpc.Rpc
     A RefusedError of its becomes the status of the call, and so does a message that cannot be decoded.
     """
 
+    name = kind.DESCRIPTOR.name.removesuffix("Request")
     waits = iscoroutinefunction(carry_out)  # asked once: to ask what came back costs more than most calls
 
     async def answer(request: Q | None, context: grpc.aio.ServicerContext[Any, Any]) -> A:
-        if request is None:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, UNDECODABLE)
         try:
+            if request is None:
+                raise undecodable()
             answered = carry_out(request)
             return await cast(Awaitable[A], answered) if waits else cast(A, answered)
         except RefusedError as refused:
+            refusals.note(name, refused)
             await context.abort(refused.code, refused.message)
 
     return grpc.unary_unary_rpc_method_handler(
@@ -57,8 +60,13 @@ def unary(kind: type[Q], carry_out: Callable[[Q], A | Awaitable[A]]) -> grpc.Rpc
     )
 
 
-def tell_refusal(refusal: pb.Refusal, refused: RefusedError) -> None:
+def undecodable() -> RefusedError:
+    return RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "", UNDECODABLE)
+
+
+def tell_refusal(rpc: str, refusal: pb.Refusal, refused: RefusedError) -> None:
     """Fill in the message that stands for a status on a stream; its codes are the numbers of the statuses."""
+    refusals.note(rpc, refused)
     refusal.code = cast(pb.RefusalCode, refused.code.value[0])
     refusal.field = refused.field
     refusal.message = refused.message

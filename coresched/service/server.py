@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 
 import grpc
@@ -13,15 +15,20 @@ from grpc_reflection.v1alpha import reflection
 
 from coresched.errors import InputError
 from coresched.listen import TcpAddress, UnixAddress
+from coresched.logs import event
 from coresched.service.authentication import Authentication
 from coresched.service.batches.servicer import BATCHES
 from coresched.service.prefix.calls import PrefixCalls
-from coresched.service.prefix.queues import WaitingQueues
 from coresched.service.prefix.servicer import PREFIX, prefix_handler
 from coresched.service.servicer import ROUTER, router_handler
 from coresched.service.state import ServiceState
+from coresched.service.telemetry.events import log_batch_fact
+from coresched.service.telemetry.spans import SampleSpans, configured_provider
 from coresched.service.tls import ServerTls
 from coresched.service.tokens import Tokens
+from coresched.service.traceparent import ReadsTraces
+
+_logger = logging.getLogger(__name__)
 
 LARGEST_MESSAGE_BYTES = 64 * 1024
 LARGEST_METADATA_BYTES = 8 * 1024
@@ -58,34 +65,53 @@ async def serve(
     grace_s: float,
     announce: Callable[[str], None],
     security: Security = Security(),
-    report: Callable[[str], None] = lambda line: None,
+    metrics: TcpAddress | UnixAddress | None = None,
+    announce_metrics: Callable[[str], None] = lambda url: None,
 ) -> bool:
     """Serve until SIGTERM or SIGINT, then let open calls and streams go on for `grace_s` seconds.
 
     Calls of Batches that wait end at once then. `announce` is called with the address once it accepts
-    connections, `report` with what came of a SIGHUP. A second signal to stop ends what is still open at once.
-    A journal that cannot be written any more is reported and stops the service; then, and only then, this
-    returns False. Raises InputError if the address was taken meanwhile, or the tokens or the journal cannot
-    be used.
+    connections, `announce_metrics` with the URL of the metrics. What happens is logged. A second signal to
+    stop ends what is still open at once. A journal that cannot be written any more stops the service; then,
+    and only then, this returns False. Raises InputError if an address was taken meanwhile, or the tokens or
+    the journal cannot be used.
     """
     stops: asyncio.Queue[int | None] = asyncio.Queue()
-    if state.journal is None:
-        await _serve_until(stops, state, address, grace_s, announce, security, report)
-        return True
     failed = False
 
     def stop(why: str) -> None:
         nonlocal failed
         failed = True
-        report(f"--journal {why}; make room or give another --journal FILE, and start again")
+        line = f"--journal {why}; make room or give another --journal FILE, and start again"
+        event(_logger, logging.ERROR, "journal_failed", line)
         stops.put_nowait(None)
 
-    state.journal.start(stop)
-    try:
-        await _serve_until(stops, state, address, grace_s, announce, security, report)
-    finally:
-        await state.journal.close()
+    state.batches.parts.recorder.listeners.append(log_batch_fact)
+    async with AsyncExitStack() as ends:
+        if state.journal is not None:
+            state.journal.start(stop)
+            ends.push_async_callback(state.journal.close)
+        if metrics is not None:
+            url = await ends.enter_async_context(_metrics_endpoint(state, metrics))
+
+            def announce_both(listening: str) -> None:
+                announce(listening)
+                announce_metrics(url)
+
+        await _serve_until(
+            stops, state, address, grace_s, announce if metrics is None else announce_both, security
+        )
     return not failed
+
+
+def _metrics_endpoint(
+    state: ServiceState, address: TcpAddress | UnixAddress
+) -> AbstractAsyncContextManager[str]:
+    # Here, so that a service without metrics starts without what they need.
+    from coresched.metrics.endpoint import metrics_endpoint
+    from coresched.service.telemetry.collector import ServiceCollector
+
+    return metrics_endpoint(address, ServiceCollector(state).collect)
 
 
 async def _serve_until(
@@ -95,14 +121,18 @@ async def _serve_until(
     grace_s: float,
     announce: Callable[[str], None],
     security: Security,
-    report: Callable[[str], None],
 ) -> None:
     tls, read_tokens = security.tls, security.read_tokens
     authentication = Authentication(read_tokens()) if read_tokens is not None else None
-    server = grpc.aio.server(options=OPTIONS, interceptors=[authentication] if authentication else None)
+    interceptors: list[grpc.aio.ServerInterceptor] = [authentication] if authentication else []
     batches = state.batches
+    provider = configured_provider()
+    if provider is not None:
+        batches.parts.recorder.listeners.insert(0, SampleSpans(provider, batches.parts.waits).on_fact)
+        interceptors.append(ReadsTraces())
+    server = grpc.aio.server(options=OPTIONS, interceptors=interceptors)
     server.add_generic_rpc_handlers(
-        (router_handler(state.router), batches.handler(), prefix_handler(PrefixCalls(WaitingQueues())))
+        (router_handler(state.router), batches.handler(), prefix_handler(PrefixCalls(state.queues)))
     )
     status = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(status, server)
@@ -130,11 +160,13 @@ async def _serve_until(
             if tls is not None:
                 tls.reload()
         except InputError as error:
-            report(f"{error}; what was read before stays in use")
+            line = f"{error}; what was read before stays in use"
+            event(_logger, logging.WARNING, "reload_refused", line)
             return
         if authentication is not None and fresh is not None:
             authentication.tokens = fresh
-        report("the files of --tokens and --tls-... were read again and are in use")
+        line = "the files of --tokens and --tls-... were read again and are in use"
+        event(_logger, logging.INFO, "reloaded", line)
 
     if tls is not None or authentication is not None:
         loop.add_signal_handler(signal.SIGHUP, reload)

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from coresched.service.calls import RouterCalls
 from coresched.service.refusal import RefusedError
-from coresched.service.rpc import UNDECODABLE, decoder, tell_refusal, unary
+from coresched.service.rpc import decoder, tell_refusal, unary, undecodable
 from coresched.service.table import Owner
 from coresched.v1 import router_pb2 as pb
 
@@ -80,7 +80,7 @@ def _answer_on_stream(
     answer = pb.RouteStreamResponse()
     try:
         if request is None:
-            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "", UNDECODABLE)
+            raise undecodable()
         if request.HasField("route"):
             route = request.route
             answer.request_id = route.request_id
@@ -95,5 +95,5 @@ def _answer_on_stream(
                 grpc.StatusCode.INVALID_ARGUMENT, "call", "call must be a route or a release, it is not set"
             )
     except RefusedError as refused:
-        tell_refusal(answer.refusal, refused)
+        tell_refusal("RouteStream", answer.refusal, refused)
     return answer

@@ -12,12 +12,13 @@ from coresched.service.calls import RouterCalls
 from coresched.service.clock import ServiceClock
 from coresched.service.journal import Journal
 from coresched.service.journal.recovery import recover
+from coresched.service.prefix.queues import WaitingQueues
 from coresched.service.table import RoutingTable
 from coresched.service.workers import RouterAnswers, WorkerRecord, replay_workers
 
 
 class ServiceState:
-    """The calls of Router and Batches over one routing table, one clock and one log."""
+    """The calls of Router and Batches over one routing table, one clock and one log; the queues of Prefix."""
 
     def __init__(
         self,
@@ -33,6 +34,8 @@ class ServiceState:
         `report` is told in a line what was recovered, and how far it is when that takes long. Raises
         InputError, and leaves the journal as it was, if that is damaged.
         """
+        self.table = table
+        self.queues = WaitingQueues()
         self.journal = journal
         clock = clock or ServiceClock()
         answers: RouterAnswers = AnswerMemory()

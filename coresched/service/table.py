@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from time import perf_counter
 from typing import NoReturn
 
 from grpc import StatusCode
 
+from coresched.core.imbalance import RequestImbalance
 from coresched.core.ring import LoadBoundedRouter
+from coresched.metrics.histogram import DECISION_S, Histogram
+from coresched.service.entry import Imbalance, Standing, WorkerEntry
 from coresched.service.refusal import RefusedError, checked_label, refuse_argument, shown
 
 LARGEST_SHARE = 1 << 20
@@ -61,27 +64,6 @@ class Flight:
 _NONE: dict[tuple[str, str], list[Flight]] = {}
 
 
-class Standing(Enum):
-    """Where a worker stands."""
-
-    ROUTABLE = "on the ring"
-    DRAINING = "off the ring, and kept also without requests in flight"
-    REMOVED = "off the ring, and forgotten with its last request in flight"
-
-
-@dataclass(slots=True)
-class WorkerEntry:
-    """One worker; `in_flight` is L(w) in requests."""
-
-    weight: float
-    in_flight: int = 0
-    standing: Standing = Standing.ROUTABLE
-
-    @property
-    def routable(self) -> bool:
-        return self.standing is Standing.ROUTABLE
-
-
 class RoutingTable:
     """LBCH with an account of each request in flight, so that a release or a lost client ends only its own.
 
@@ -89,9 +71,17 @@ class RoutingTable:
     """
 
     def __init__(
-        self, workers: Mapping[str, float], *, load_bound: float = 1.25, virtual_nodes: int = 128
+        self,
+        workers: Mapping[str, float],
+        *,
+        load_bound: float = 1.25,
+        virtual_nodes: int = 128,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
-        """Takes what LoadBoundedRouter takes and raises what it raises, and ValueError over a limit above."""
+        """Takes what LoadBoundedRouter takes and raises what it raises, and ValueError over a limit above.
+
+        `clock` is monotonic, in seconds, and measures only: nothing is decided by it.
+        """
         if len(workers) > MOST_WORKERS:
             raise ValueError(f"workers must be at most {MOST_WORKERS}, got {len(workers)}")
         for weight in workers.values():
@@ -99,6 +89,10 @@ class RoutingTable:
         self._router = LoadBoundedRouter(workers, load_bound, virtual_nodes)
         self._workers = {name: WorkerEntry(weight) for name, weight in workers.items()}
         self._flights: dict[Owner, dict[tuple[str, str], list[Flight]]] = {}
+        self._clock = clock
+        self._imbalance = RequestImbalance([0] * len(workers), clock())
+        self.decision_s = Histogram(DECISION_S)
+        """What each route took, its checks included."""
 
     @property
     def load_bound(self) -> float:
@@ -111,6 +105,11 @@ class RoutingTable:
     def workers(self) -> Mapping[str, WorkerEntry]:
         """Workers routable, draining, or removed with requests in flight, in order of registration."""
         return self._workers
+
+    def imbalance(self) -> Imbalance:
+        """How unevenly the requests in flight lie, and lay, on the routable workers."""
+        over_s, busy_s = self._imbalance.integrals(self._clock())
+        return Imbalance(self._imbalance.present, over_s, busy_s)
 
     def register(self, worker: str, weight: float | None) -> None:
         """Make a worker routable, draining or removed ones again.
@@ -145,6 +144,7 @@ class RoutingTable:
         else:
             entry.weight = weight
             entry.standing = Standing.ROUTABLE
+        self._weigh()
 
     def drain(self, worker: str) -> int:
         """Route nothing more to a worker; its requests still in flight.
@@ -180,9 +180,17 @@ class RoutingTable:
         return entry
 
     def _take_off_the_ring(self, worker: str, entry: WorkerEntry, standing: Standing) -> None:
-        if entry.routable:
+        was_routable = entry.routable
+        if was_routable:
             self._router.remove_worker(worker)
         entry.standing = standing
+        if was_routable:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        """Other workers are routable now than before."""
+        loads = [entry.in_flight for entry in self._workers.values() if entry.routable]
+        self._imbalance.replace(loads, self._clock())
 
     def route(self, label: str, exclude: Collection[str], *, owner: Owner, request_id: str) -> Flight:
         """Place one request, by the rule of LoadBoundedRouter.route.
@@ -190,6 +198,7 @@ class RoutingTable:
         Refused: INVALID_ARGUMENT for label, NOT_FOUND for an unknown worker in exclude, FAILED_PRECONDITION
         without workers or if exclude leaves none.
         """
+        began = self._clock()
         if exclude:
             checked_label("label", label)
             self._check_exclude(exclude)
@@ -201,9 +210,17 @@ class RoutingTable:
             refuse_argument("label", error)
         except LookupError:
             self._refuse_without_workers()
-        self._workers[worker].in_flight += 1
+        entry = self._workers[worker]
         flight = Flight(label, worker, owner, request_id)
         self._hold(flight)
+        now = self._clock()
+        self.decision_s.observe(now - began)
+        self._imbalance.began(entry.in_flight, now)
+        entry.in_flight += 1
+        entry.routed += 1
+        home = self._router.home(label)
+        if home != worker:
+            self._workers[home].spilled += 1
         return flight
 
     def restore(self, label: str, worker: str, *, owner: Owner, request_id: str) -> Flight | None:
@@ -218,6 +235,8 @@ class RoutingTable:
             self._router.add_worker(worker, entry.weight)
             self._router.hold(worker)
             self._router.remove_worker(worker)
+        if entry.routable:
+            self._imbalance.began(entry.in_flight, self._clock())
         entry.in_flight += 1
         flight = Flight(label, worker, owner, request_id)
         self._hold(flight)
@@ -325,6 +344,8 @@ class RoutingTable:
         flight.in_flight = False
         self._router.release(flight.worker)
         entry = self._workers[flight.worker]
+        if entry.routable:
+            self._imbalance.ended(entry.in_flight, self._clock())
         entry.in_flight -= 1
         if entry.in_flight == 0 and entry.standing is Standing.REMOVED:
             del self._workers[flight.worker]

@@ -16,6 +16,7 @@ from coresched.service.clock import ServiceClock
 from coresched.service.identity import current_tenant
 from coresched.service.refusal import RefusedError
 from coresched.service.table import Flight, RoutingTable
+from coresched.service.telemetry.events import log_worker_fact
 from coresched.v1 import router_pb2 as pb
 
 RouterAnswers: TypeAlias = "AnswerMemory[Flight | Message]"
@@ -40,7 +41,7 @@ class WorkerRecord:
         self._last = 0
 
     def registered(self, call: ManagingCall, weight: float) -> None:
-        self._last = self._log.append(
+        self._keep(
             WorkerRegistered(
                 at=self._clock.now(),
                 request_id=call.request_id,
@@ -54,7 +55,7 @@ class WorkerRecord:
     def taken_off(
         self, kind: type[WorkerDrained] | type[WorkerRemoved], call: ManagingCall, in_flight: int
     ) -> None:
-        self._last = self._log.append(
+        self._keep(
             kind(
                 at=self._clock.now(),
                 request_id=call.request_id,
@@ -64,6 +65,10 @@ class WorkerRecord:
                 in_flight=in_flight,
             )
         )
+
+    def _keep(self, fact: WorkerFact) -> None:
+        self._last = self._log.append(fact)
+        log_worker_fact(fact)
 
     async def committed(self) -> None:
         """Return once all of it is durable. Refused, UNAVAILABLE, if it cannot be."""

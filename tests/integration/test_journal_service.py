@@ -89,7 +89,7 @@ async def test_a_full_disk_ends_the_service_and_loses_nothing_it_answered(tmp_pa
     journal = tmp_path / "journal"
     command = [sys.executable, "-m", "coresched", "serve", "--listen", "127.0.0.1:0", "--grace-s", "1"]
     with subprocess.Popen(
-        [*command, "--journal", str(journal)],
+        [*command, "--journal", str(journal), "--log-level", "error"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -68,7 +68,7 @@ def hung_up(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
     process.send_signal(signal.SIGHUP)
     said = process.stderr.readline()
-    while not said.splitlines()[-1].startswith("coresched serve: "):
+    while not said.splitlines()[-1].endswith("in use"):
         said += process.stderr.readline()
     return said
 

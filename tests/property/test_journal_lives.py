@@ -17,14 +17,16 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coresched.service.answers import _digest_of
 from coresched.service.batches import ledger as ledger_module
 from coresched.service.batches.reports import progress, sample_report
 from coresched.service.batches.samples import SampleRecord
 from coresched.service.clock import ServiceClock
+from coresched.service.entry import Standing
 from coresched.service.journal import Journal
 from coresched.service.refusal import RefusedError
 from coresched.service.state import ServiceState
-from coresched.service.table import RoutingTable, Standing
+from coresched.service.table import RoutingTable
 from coresched.v1 import batches_pb2 as pb
 from coresched.v1 import router_pb2
 
@@ -67,8 +69,9 @@ def image(state: ServiceState) -> dict[str, Any]:
     for name, session in parts.ledger.sessions.items():
         found[f"session {name}"] = (session.batch.key, session.grace_s, list(session.held), session.ended)
     for tenant, answers in parts.answers._by_tenant.items():
-        for request_id, answer in answers.items():
-            found[f"answer {tenant} {request_id}"] = (answer.call, answer.answer.SerializeToString())
+        for request_id, (kind, known, answer) in answers.items():
+            call = known if isinstance(known, str) else _digest_of(kind, known)  # a journal has the digests
+            found[f"answer {tenant} {request_id}"] = (call, answer.SerializeToString())
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from coresched.batch.coordinator import Coordinator
 from coresched.batch.records import State
+from coresched.service.batches.chains import Chains
 from coresched.service.batches.effects import Effects
 from coresched.service.batches.facts import BatchOpened
 from coresched.service.batches.options import Options
@@ -54,6 +55,7 @@ class Batch:
         self.open = OpenSamples(self.in_order)
         self.sessions: dict[str, Session] = {}
         self.totals = Totals()
+        self.chains = Chains()
 
     def state(self, record: SampleRecord) -> State:
         """The coordinator's, or "returned" for a sample that was never claimed and is open."""
@@ -88,6 +90,7 @@ class Batch:
                 record.asked = asked
             else:
                 effects.admitted.append((record, asked))
+                effects.told_again = True
             return
         self.open.take(record)
         session.held[record.name] = record
@@ -106,6 +109,7 @@ class Batch:
 
     def start_turn(self, record: SampleRecord, worker: str, now: float) -> None:
         self.coordinator.start_inference(record.name, now)
+        self.chains.inference += 1
         record.since = now
         record.begun = True
         record.worker = worker
@@ -113,6 +117,7 @@ class Batch:
 
     def finish_turn(self, record: SampleRecord, failed: bool, now: float, effects: Effects) -> None:
         record.spent_s = now - record.since
+        self.chains.inference -= 1
         if failed:
             self.coordinator.cancel_inference(record.name, now)
             self.totals.failed_inference_s += record.spent_s
@@ -120,6 +125,7 @@ class Batch:
             self.coordinator.finish_inference(record.name, now)
             self.totals.inference_s += record.spent_s
             self.totals.turns += 1
+            self.chains.advanced(record)
         record.worker = ""
         effects.turns_ended.append(record)
 
@@ -128,6 +134,7 @@ class Batch:
     ) -> None:
         self.coordinator.request_environment(record.name, now, since)
         record.since = since
+        self.chains.queued(record)
         record.begun = True
         record.asked = asked
         record.max_s = max_s
@@ -149,6 +156,7 @@ class Batch:
         spent = now - record.since
         if how == "dropped":
             self.coordinator.cancel_environment(record.name, now)
+            self.chains.unqueued(record)
             self.totals.environment_queue_s += spent
             if record.asked is not None:
                 record.dropped = Dropped(record.asked, record.since)
@@ -204,6 +212,7 @@ class Batch:
         for name in self.coordinator.admit(now):
             record = self.samples[name]
             record.waited_s = now - record.since
+            self.chains.admitted(record)
             totals.admission_wait_s += record.waited_s
             totals.readmissions += self.coordinator.times(name).admissions > 1
             if totals.first_admission_at is None:
@@ -212,6 +221,7 @@ class Batch:
             record.asked = None
         for name in self.coordinator.dispatch(now):
             record = self.samples[name]
+            self.chains.unqueued(record)
             record.waited_s = now - record.since
             record.since = now
             totals.environment_queue_s += record.waited_s
@@ -226,16 +236,18 @@ class Batch:
             self.totals.admission_wait_s += spent
             effects.waits_ended.append(record)
         elif state == "inference":
+            self.chains.inference -= 1
             self.totals.failed_inference_s += spent
             effects.turns_ended.append(record)
         elif state == "queued":
+            self.chains.unqueued(record)
             self.totals.environment_queue_s += spent
             effects.waits_ended.append(record)
         elif state == "environment":
             self.totals.environment_s += spent
 
-    @staticmethod
-    def _let_go(record: SampleRecord) -> None:
+    def _let_go(self, record: SampleRecord) -> None:
+        self.chains.let_go(record)
         if record.holder is not None:
             del record.holder.held[record.name]
         record.holder = None

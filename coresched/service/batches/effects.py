@@ -27,6 +27,8 @@ class Effects:
     sessions_ended: list[Session] = field(default_factory=list)
     closed: bool = False
     """Whether the batch was closed."""
+    told_again: bool = False
+    """Whether the first of admitted had been admitted before, and only its call is another."""
     told_expired: bool = False
     """Whether a session was told that its environment slot had returned by itself."""
     forgotten: list[int] = field(default_factory=list)

@@ -21,7 +21,8 @@ STATES: dict[State, pb.SampleState] = {
 
 def progress(batch: Batch, now: float) -> pb.BatchProgress:
     """The whole batch at `now`, in O(1)."""
-    coordinator, totals = batch.coordinator, batch.totals
+    coordinator, totals, chains = batch.coordinator, batch.totals, batch.chains
+    oldest = chains.oldest()
     makespan = None
     if totals.last_completion_at is not None and totals.first_admission_at is not None:
         makespan = totals.last_completion_at - totals.first_admission_at
@@ -48,6 +49,9 @@ def progress(batch: Batch, now: float) -> pb.BatchProgress:
         elapsed_s=(now if batch.closed_at is None else batch.closed_at) - batch.opened_at,
         readmissions=totals.readmissions,
         options=batch.options.message(),
+        inference=chains.inference,
+        admitted_by_turns=chains.by_depth,
+        oldest_environment_wait_s=None if oldest is None else now - oldest,
     )
 
 

@@ -56,6 +56,8 @@ class SampleRecord:
     expired_s: float | None = None
     """How long a slot was held that returned at its maximum, until its session is told."""
     dropped: Dropped | None = None
+    turns: int | None = None
+    """Turns completed since the admission; None while it is not admitted."""
 
 
 class OpenSamples:

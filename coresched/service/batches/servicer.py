@@ -19,7 +19,8 @@ from coresched.service.batches.session_calls import SessionCalls
 from coresched.service.batches.wait_calls import WaitCalls
 from coresched.service.clock import ServiceClock
 from coresched.service.refusal import RefusedError
-from coresched.service.rpc import UNDECODABLE, decoder, unary
+from coresched.service.refusals import refusals
+from coresched.service.rpc import decoder, unary, undecodable
 from coresched.service.table import RoutingTable
 from coresched.v1 import batches_pb2 as pb
 
@@ -122,9 +123,10 @@ class BatchesService:
 
     async def _watch(self, request: pb.WatchProgressRequest | None, context: _Stream) -> None:
         # Not a generator: one that is cancelled while its answer is written would be closed some time later.
-        if request is None:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, UNDECODABLE)
         try:
+            if request is None:
+                raise undecodable()
             await self.reads.watch_progress(request, context.write)
         except RefusedError as refused:
+            refusals.note("WatchProgress", refused)
             await context.abort(refused.code, refused.message)

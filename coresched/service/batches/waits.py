@@ -18,20 +18,22 @@ from coresched.service.batches.facts import BatchFact
 from coresched.service.batches.samples import Asked, SampleRecord
 from coresched.service.batches.sessions import Session
 from coresched.service.refusal import RefusedError, shown
+from coresched.service.traceparent import current_trace
 
 
 class Wait:
     """One request that waits, with every call attached that sent it; `sample` is None while none is open.
 
-    It ends with an `outcome`, the answer or a refusal, for all its calls.
+    It ends with an `outcome`, the answer or a refusal, for all its calls. `trace` is that of the first.
     """
 
-    __slots__ = ("asked", "calls", "outcome", "sample", "session")
+    __slots__ = ("asked", "calls", "outcome", "sample", "session", "trace")
 
     def __init__(self, asked: Asked, session: Session, sample: str | None) -> None:
         self.asked = asked
         self.session = session
         self.sample = sample
+        self.trace = current_trace()
         self.calls: list[asyncio.Future[None]] = []
         self.outcome: Message | RefusedError | None = None
 

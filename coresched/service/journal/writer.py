@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Iterator
 from heapq import heappop, heappush
 from queue import Empty, SimpleQueue
 from threading import Thread
+from time import perf_counter
 from typing import NoReturn
 
 import msgspec
 
+from coresched.metrics.histogram import COMMIT_S, Histogram
 from coresched.service.batches.facts import AnyFact
 from coresched.service.batches.log import JournalError
 from coresched.service.journal.store import Forgotten, Row, Store
@@ -29,11 +31,23 @@ class Journal:
         self._store = Store(path)
         self._path = path
         self._sequence = self._store.last()
-        self._durable = self._sequence
+        self._found = self._durable = self._sequence
+        self.commit_s = Histogram(COMMIT_S)
+        """What each write of a group of facts took, until it was on the disk."""
         self._failure: str | None = None
         self._work: SimpleQueue[Row | Forgotten | None] = SimpleQueue()
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waits = 0
+
+    @property
+    def written(self) -> int:
+        """Facts on the disk that were appended since `start`."""
+        return self._durable - self._found
+
+    @property
+    def pending(self) -> int:
+        """Facts appended and not yet on the disk."""
+        return self._sequence - self._durable
 
     def facts(self) -> Iterator[tuple[int, AnyFact]]:
         """What the file has, in order, with sequence numbers; see Store.facts. Before `start`."""
@@ -95,6 +109,7 @@ class Journal:
             work, going = self._gathered()
             if failed or not work:
                 continue
+            began = perf_counter()
             try:
                 self._store.write(work)
             except Exception as error:
@@ -102,7 +117,7 @@ class Journal:
                 self._loop.call_soon_threadsafe(self._fail, f"{self._path!r} cannot be written: {error}")
             else:
                 written = max((item.sequence for item in work if isinstance(item, Row)), default=0)
-                self._loop.call_soon_threadsafe(self._advance, written)
+                self._loop.call_soon_threadsafe(self._advance, written, perf_counter() - began)
         self._store.close()
 
     def _gathered(self) -> tuple[list[Row | Forgotten], bool]:
@@ -117,7 +132,8 @@ class Journal:
                 return work, True
         return work, False
 
-    def _advance(self, written: int) -> None:
+    def _advance(self, written: int, seconds: float) -> None:
+        self.commit_s.observe(seconds)
         self._durable = max(self._durable, written)
         while self._waiting and self._waiting[0][0] <= self._durable:
             _, _, done = heappop(self._waiting)

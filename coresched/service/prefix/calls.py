@@ -92,12 +92,15 @@ class PrefixCalls:
     def order(self, call: pb.OrderRequest, tenant: str = "") -> pb.OrderResponse:
         """A pass, the rest of the last one, or the names whose hits are missing for a pass."""
         queue = self._ordered_queue(call, tenant)
+        self._queues.counts.orders += 1
         if call.HasField("after"):
             names = queue.names(_limit(call), call.after)
             return pb.OrderResponse(names=names, waiting=len(queue))
         unasked = queue.unasked()
         if unasked:
-            return pb.OrderResponse(unasked=page(request.id for request in unasked), waiting=len(queue))
+            names = page(request.id for request in unasked)
+            self._queues.counts.questions += len(names)
+            return pb.OrderResponse(unasked=names, waiting=len(queue))
         queue.make_pass()
         return pb.OrderResponse(names=queue.names(_limit(call)), waiting=len(queue))
 
@@ -107,7 +110,9 @@ class PrefixCalls:
         if call.HasField("after"):
             return []
         unasked = queue.unasked()
-        return unasked[: len(page(request.id for request in unasked))]
+        asked = unasked[: len(page(request.id for request in unasked))]
+        self._queues.counts.questions += len(asked)
+        return asked
 
     def answer(self, call: pb.OrderRequest, asked: Sequence[Request], answer: pb.HitAnswer) -> None:
         """Record what the engine answered to the question of `call`."""

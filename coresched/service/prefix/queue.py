@@ -9,6 +9,7 @@ from itertools import islice
 from grpc import StatusCode
 
 from coresched.core.prefix import RoutingPrefixPolicy
+from coresched.service.prefix.counts import PrefixCounts
 from coresched.service.prefix.request import Pushed, Request, check_tokens, entered, told
 from coresched.service.refusal import RefusedError, checked_label, shown
 
@@ -28,7 +29,12 @@ class WaitingQueue:
     """
 
     def __init__(
-        self, label_capacity: int, *, largest: int = LARGEST_QUEUE, remembered: int = REMEMBERED_ADMISSIONS
+        self,
+        label_capacity: int,
+        *,
+        largest: int = LARGEST_QUEUE,
+        remembered: int = REMEMBERED_ADMISSIONS,
+        counts: PrefixCounts | None = None,
     ) -> None:
         """Refused: INVALID_ARGUMENT for label_capacity (C_A, in labels)."""
         if not 1 <= label_capacity <= LARGEST_LABEL_CAPACITY:
@@ -42,6 +48,7 @@ class WaitingQueue:
         self._admitted: OrderedDict[str, Request] = OrderedDict()  # the last admission last
         self._largest = largest
         self._remembered = remembered
+        self._counts = PrefixCounts() if counts is None else counts
         self._arrivals = 0
         self._timed: bool | None = None  # whether the requests come with queued_at; None before the first
 
@@ -125,6 +132,7 @@ class WaitingQueue:
 
     def make_pass(self) -> None:
         """Sort the waiting requests by RP. `unasked()` must be empty."""
+        self._counts.passes += 1
         present = list(self._waiting.values())
         ordered = self._policy.order(present, told)
         if ordered != present:
@@ -154,6 +162,7 @@ class WaitingQueue:
             self._find(name, "names")
         for name in names:
             request = self._waiting.pop(name)
+            self._count(request.label)
             self._policy.admitted(request.label)
             self._admitted[name] = request
         while len(self._admitted) > self._remembered:
@@ -164,6 +173,14 @@ class WaitingQueue:
         waiting = sum(self._waiting.pop(name, None) is not None for name in names)
         admitted = sum(self._admitted.pop(name, None) is not None for name in names)
         return waiting, admitted
+
+    def _count(self, label: str | None) -> None:
+        if label is None:
+            self._counts.unlabelled += 1
+        elif label in self._policy:
+            self._counts.hits += 1
+        else:
+            self._counts.misses += 1
 
     def _check_room(self, entering: int, field: str) -> None:
         if len(self._waiting) + entering > self._largest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grpc import StatusCode
 
+from coresched.service.prefix.counts import PrefixCounts
 from coresched.service.prefix.queue import WaitingQueue
 from coresched.service.refusal import RefusedError, checked_label, shown
 
@@ -17,6 +18,7 @@ class WaitingQueues:
     def __init__(self, most: int = MOST_QUEUES) -> None:
         self._most = most
         self._by_tenant: dict[str, dict[str, WaitingQueue]] = {}
+        self.counts = PrefixCounts()
 
     def open(self, tenant: str, name: str, label_capacity: int) -> WaitingQueue:
         """The queue of that name, which is made unless it is open.
@@ -28,7 +30,7 @@ class WaitingQueues:
         queues = self._by_tenant.get(tenant, {})
         found = queues.get(name)
         if found is None:
-            queue = WaitingQueue(label_capacity)
+            queue = WaitingQueue(label_capacity, counts=self.counts)
             if len(queues) >= self._most:
                 raise RefusedError(
                     StatusCode.RESOURCE_EXHAUSTED,
@@ -54,6 +56,10 @@ class WaitingQueues:
         if not self._by_tenant[tenant]:
             del self._by_tenant[tenant]
         return waiting
+
+    def sizes(self) -> list[int]:
+        """How many requests wait in each open queue."""
+        return [len(queue) for queues in self._by_tenant.values() for queue in queues.values()]
 
     def find(self, tenant: str, name: str) -> WaitingQueue:
         """The open queue of that name. Refused: NOT_FOUND, INVALID_ARGUMENT for queue."""

@@ -10,7 +10,7 @@ from grpc import StatusCode
 
 from coresched.service.prefix.calls import PrefixCalls
 from coresched.service.refusal import RefusedError
-from coresched.service.rpc import UNDECODABLE, tell_refusal
+from coresched.service.rpc import tell_refusal, undecodable
 from coresched.v1 import prefix_pb2 as pb
 
 
@@ -62,7 +62,7 @@ class ScheduleStream:
         answer = pb.ScheduleResponse()
         try:
             if request is None:
-                raise RefusedError(StatusCode.INVALID_ARGUMENT, "", UNDECODABLE)
+                raise undecodable()
             kind = request.WhichOneof("call")
             if kind is None:
                 raise RefusedError(StatusCode.INVALID_ARGUMENT, "call", "call must be set, it is not")
@@ -79,7 +79,7 @@ class ScheduleStream:
             else:
                 getattr(answer, kind).CopyFrom(self._at_once[kind](call, self._tenant))
         except RefusedError as refused:
-            tell_refusal(answer.refusal, refused)
+            tell_refusal("Schedule", answer.refusal, refused)
         return answer
 
     async def _order(self, call: pb.OrderRequest) -> pb.OrderResponse:

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from coresched.core.ring import LoadBoundedRouter
 from coresched.service.calls import RouterCalls
+from coresched.service.entry import Standing
 from coresched.service.refusal import RefusedError
-from coresched.service.table import MOST_WORKERS, UNARY, RoutingTable, Standing
+from coresched.service.table import MOST_WORKERS, UNARY, RoutingTable
 from coresched.v1 import router_pb2 as pb
 
 LABELS = [f"traj-{n}" for n in range(60)]

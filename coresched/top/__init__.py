@@ -1,0 +1,1 @@
+"""A live view of a running service in the terminal."""
