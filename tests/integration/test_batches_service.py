@@ -241,7 +241,9 @@ async def test_a_stopping_server_ends_waits_and_streams_at_once() -> None:
                 assert await call.code() is grpc.StatusCode.UNAVAILABLE
                 assert await call.details() == "stopping; send the call again"
         assert await asyncio.to_thread(process.wait, 20) == 0
-        assert process.communicate() == ("", "")
+        printed, logged = process.communicate()
+        assert printed == ""
+        assert all(line.startswith("coresched serve: ") for line in logged.splitlines())
 
 
 async def test_health_and_reflection_know_the_service(address: str) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import resource
 import signal
 import sqlite3
 import subprocess
@@ -182,14 +181,19 @@ def test_what_was_committed_survives_a_kill(tmp_path: Path, lines: int) -> None:
     assert set(committed) <= set(found)
 
 
+LITTLE_ROOM = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, 3_000_000))
+"""
+
+
 def test_a_disk_without_room_ends_in_one_sentence_and_keeps_what_was_committed(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "j")],
+        [sys.executable, "-c", LITTLE_ROOM + PROGRAM, str(tmp_path / "j")],
         capture_output=True,
         text=True,
         cwd=CHECKOUT,
         timeout=60,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, 3_000_000)),
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""
