@@ -112,7 +112,7 @@ async def gateway(
         [Worker(worker.url) for worker in workers],
         load_bound=load_bound,
         failures_to_out=failures_to_out,
-        notify=changes.put_nowait,
+        notify=lambda worker, line: changes.put_nowait(line),
     )
     settings = Limits(**{"health_interval_s": NEVER_S, **limits})
     async with running(fleet, settings, TcpAddress("127.0.0.1", 0)) as started:

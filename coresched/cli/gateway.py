@@ -2,10 +2,17 @@
 
 import argparse
 import asyncio
-import sys
+import logging
+from typing import TYPE_CHECKING
 
 from coresched.cli.parser import CommandParser, add_command, count, number
 from coresched.errors import InputError
+from coresched.logs import LEVELS, event, logging_to_stderr
+
+if TYPE_CHECKING:
+    from coresched.gateway.workers import Worker
+
+_logger = logging.getLogger(__name__)
 
 
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
@@ -38,6 +45,12 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="URL[=WEIGHT]",
         help="base URL of an engine worker, and its capacity relative to the others (default 1); repeat for "
         "each worker",
+    )
+    parser.add_argument(
+        "--metrics",
+        metavar="HOST:PORT|unix:PATH",
+        help="where Prometheus scrapes /metrics, without a token; it shows the URLs of workers (default: "
+        "nowhere)",
     )
     parser.add_argument(
         "--load-bound",
@@ -94,6 +107,18 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="S",
         help="seconds that open requests may go on after the signal to stop (default %(default)g)",
     )
+    parser.add_argument(
+        "--log",
+        choices=["text", "json"],
+        default="text",
+        help="how lines on stderr look: sentences, or one JSON object each (default %(default)s)",
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=LEVELS,
+        default="info",
+        help="lines below this are left out (default %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -105,15 +130,17 @@ def _weighted(text: str) -> tuple[str, float]:
 
 
 def run(args: argparse.Namespace) -> int:
+    with logging_to_stderr("coresched gateway", args.log, args.log_level):
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without the HTTP stack.
     from coresched.gateway.fleet import Fleet
     from coresched.gateway.labels import LABEL_FIELDS
     from coresched.gateway.server import Limits, serve
     from coresched.gateway.workers import checked_workers, worker_at
     from coresched.listen import TcpAddress, listen_address
-
-    def notify(line: str) -> None:
-        print(f"coresched gateway: {line}", file=sys.stderr, flush=True)
 
     def announce(listening: str) -> None:
         print(f"coresched gateway: listening on {listening}", flush=True)
@@ -125,7 +152,7 @@ def run(args: argparse.Namespace) -> int:
             load_bound=args.load_bound,
             virtual_nodes=args.virtual_nodes,
             failures_to_out=args.health_failures,
-            notify=notify,
+            notify=_notify,
         )
     except ValueError as error:
         raise InputError(f"--worker or --virtual-nodes: {error}") from None
@@ -138,11 +165,30 @@ def run(args: argparse.Namespace) -> int:
     )
     address = listen_address(args.listen)
     if isinstance(address, TcpAddress) and not address.loopback:
-        notify(
+        event(
+            _logger,
+            logging.WARNING,
+            "open_to_all",
             f"{address.host} is not loopback, and there is no authentication: whoever reaches it may use the "
-            "workers"
+            "workers",
         )
-    serving = serve(fleet, limits, address, grace_s=args.grace_s, announce=announce)
+    metrics = listen_address(args.metrics, "--metrics") if args.metrics is not None else None
+    if isinstance(metrics, TcpAddress) and not metrics.loopback:
+        event(
+            _logger,
+            logging.WARNING,
+            "metrics_open_to_all",
+            f"--metrics {metrics} is not loopback: whoever reaches it may read the URLs of workers",
+        )
+    serving = serve(
+        fleet,
+        limits,
+        address,
+        grace_s=args.grace_s,
+        announce=announce,
+        metrics=metrics,
+        announce_metrics=lambda url: print(f"coresched gateway: metrics at {url}", flush=True),
+    )
     try:
         import uvloop
     except ImportError:  # a platform without it
@@ -150,3 +196,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         uvloop.run(serving)
     return 0
+
+
+def _notify(worker: "Worker", line: str) -> None:
+    level, name = (logging.INFO, "worker_back") if worker.healthy else (logging.WARNING, "worker_out")
+    event(_logger, level, name, line, worker=worker.name)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import NamedTuple
 
+from coresched.core.imbalance import RequestImbalance
 from coresched.core.ring import LoadBoundedRouter
 from coresched.gateway.workers import Worker
+from coresched.metrics.histogram import DECISION_S, Histogram
 
 LARGEST_SHARE = 1 << 20
 """Most points on the ring that a worker may have: about a second of work at the start."""
@@ -13,6 +17,15 @@ LARGEST_SHARE = 1 << 20
 
 class NoWorkerError(LookupError):
     """There is no healthy worker that could take the request."""
+
+
+class Imbalance(NamedTuple):
+    """Request imbalance d of the healthy workers: now (None with fewer than two requests), its integral over
+    the time with more than one request in flight, and that time, in seconds."""
+
+    present: float | None
+    over_s: float
+    busy_s: float
 
 
 class Fleet:
@@ -32,9 +45,12 @@ class Fleet:
         load_bound: float = 1.25,
         virtual_nodes: int = 128,
         failures_to_out: int = 3,
-        notify: Callable[[str], None] = lambda line: None,
+        notify: Callable[[Worker, str], None] = lambda worker, line: None,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
-        """`notify` is called with a line when a worker goes out or comes back.
+        """`notify` is called with a worker that goes out or comes back, and a line about it.
+
+        `clock` is monotonic, in seconds, and measures only: nothing is decided by it.
 
         Raises what LoadBoundedRouter raises, and ValueError over LARGEST_SHARE.
         """
@@ -50,6 +66,10 @@ class Fleet:
         self._router = LoadBoundedRouter(weights, load_bound, virtual_nodes)
         self._failures_to_out = failures_to_out
         self._notify = notify
+        self._clock = clock
+        self._imbalance = RequestImbalance([0] * len(self.workers), clock())
+        self.decision_s = Histogram(DECISION_S)
+        """What each route took, its checks included."""
         self._out: tuple[str, ...] = ()
 
     def route(self, label: str, failed: Sequence[Worker] = ()) -> Worker:
@@ -57,15 +77,23 @@ class Fleet:
 
         `failed`: workers that this request could not reach. Raises NoWorkerError.
         """
+        began = self._clock()
         exclude = self._out
         if failed:
             exclude = tuple({*exclude, *(worker.name for worker in failed)})
         if exclude and len(exclude) == len(self.workers):
             raise NoWorkerError
         worker = self._by_name[self._router.route(label, exclude)]
+        now = self._clock()
+        self.decision_s.observe(now - began)
+        self._imbalance.began(worker.in_flight, now)
+        worker.in_flight += 1
         worker.requests += 1
         if failed:
             worker.retries += 1
+        home = self._router.home(label)
+        if home != worker.name:
+            self._by_name[home].spilled += 1
         if self.on_route is not None:
             self.on_route(label, worker.name)
         return worker
@@ -73,6 +101,9 @@ class Fleet:
     def release(self, worker: Worker) -> None:
         """End one request in flight; exactly once for each `route`."""
         self._router.release(worker.name)
+        if worker.healthy:
+            self._imbalance.ended(worker.in_flight, self._clock())
+        worker.in_flight -= 1
 
     def first(self, failed: Sequence[Worker] = ()) -> Worker:
         """The first healthy worker, for what is no inference request, uncounted. Raises NoWorkerError."""
@@ -84,6 +115,11 @@ class Fleet:
     def in_flight(self) -> dict[str, int]:
         """Requests in flight by worker."""
         return self._router.loads()
+
+    def imbalance(self) -> Imbalance:
+        """How unevenly the requests in flight lie, and lay, on the healthy workers."""
+        over_s, busy_s = self._imbalance.integrals(self._clock())
+        return Imbalance(self._imbalance.present, over_s, busy_s)
 
     def healthy(self) -> int:
         """How many workers are healthy."""
@@ -124,4 +160,6 @@ class Fleet:
             return
         worker.healthy = healthy
         self._out = tuple(worker.name for worker in self.workers if not worker.healthy)
-        self._notify(f"worker {worker.name} is {'back' if healthy else 'out'}: {reason}")
+        loads = [worker.in_flight for worker in self.workers if worker.healthy]
+        self._imbalance.replace(loads, self._clock())
+        self._notify(worker, f"worker {worker.name} is {'back' if healthy else 'out'}: {reason}")

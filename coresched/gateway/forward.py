@@ -12,23 +12,31 @@ from coresched.gateway.connection import WorkerConnection, WorkerFailedError
 from coresched.gateway.fleet import Fleet, NoWorkerError
 from coresched.gateway.pool import Connections, NoConnectionError
 from coresched.gateway.refusal import RefusedError
+from coresched.gateway.traffic import Traffic
 from coresched.gateway.workers import Worker
 
 
 class Call(NamedTuple):
-    """What goes to a worker. Without a label it is no inference request, and any worker may answer it."""
+    """What goes to a worker. Without a label it is no inference request, and any worker may answer it.
+
+    `arrived` is when the request did, on the clock of the gateway's Traffic.
+    """
 
     path: str
     query: str | None
     label: str | None
     body: bytes
+    arrived: float
 
 
 class Forwarder:
     """Sends calls to the workers of a fleet; for one event loop."""
 
-    def __init__(self, fleet: Fleet, connections: Connections, *, retry_after_s: int) -> None:
+    def __init__(
+        self, fleet: Fleet, connections: Connections, traffic: Traffic, *, retry_after_s: int
+    ) -> None:
         self.fleet = fleet
+        self.traffic = traffic
         self._connections = connections
         self._retry_after_s = retry_after_s
 
@@ -52,7 +60,7 @@ class Forwarder:
                 if connection is not None:
                     try:
                         await self._ask(request.method, connection, worker, call, kept)
-                        return await self._passed_on(request, connection, worker, last)
+                        return await self._passed_on(request, connection, worker, call, last)
                     finally:
                         self._connections.give_back(worker, connection)
             finally:
@@ -113,13 +121,18 @@ class Forwarder:
         request: web.BaseRequest,
         connection: WorkerConnection,
         worker: Worker,
+        call: Call,
         last: Callable[[], bool],
     ) -> web.StreamResponse:
         try:
             kept = headers.to_client(connection.headers, worker.name)
         except headers.HeaderTextError as error:
             self._refuse_failure(worker, str(error))
+        if call.label is not None:
+            self.traffic.answered(connection.status)
         if connection.body is not None:
+            if call.label is not None:
+                self.traffic.whole(call.arrived)
             return web.Response(
                 status=connection.status, reason=connection.reason, headers=kept, body=connection.body
             )
@@ -127,7 +140,7 @@ class Forwarder:
         if last():
             answer.force_close()
         await answer.prepare(request)
-        await self._stream(request, connection, answer, worker)
+        await self._stream(request, connection, answer, worker, call)
         return answer
 
     async def _stream(
@@ -136,8 +149,11 @@ class Forwarder:
         connection: WorkerConnection,
         answer: web.StreamResponse,
         worker: Worker,
+        call: Call,
     ) -> None:
         """Pass the body on as it comes. If it breaks off, so does the client's connection."""
+        measured = call.label is not None
+        begun = not measured
         while True:
             try:
                 piece = await connection.piece()
@@ -146,6 +162,11 @@ class Forwarder:
                 if request.transport is not None:
                     request.transport.abort()
                 return
+            if not begun:
+                begun = True
+                self.traffic.first_byte(call.arrived)
             if not piece:
+                if measured:
+                    self.traffic.ended(call.arrived)
                 return
             await answer.write(piece)

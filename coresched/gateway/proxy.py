@@ -44,6 +44,7 @@ class Gateway:
         try:
             return self._last_of_a_drain(await self._served(request))
         except RefusedError as refused:
+            self._forwarder.traffic.refuse(refused)
             return self._last_of_a_drain(answer(refused))
         finally:
             self._busy.discard(connection)
@@ -51,6 +52,7 @@ class Gateway:
                 self._idle.set()
 
     async def _served(self, request: web.BaseRequest) -> web.StreamResponse:
+        arrived = self._forwarder.traffic.clock()
         target = request.raw_path
         path, mark, query = target.partition("?")
         if request.method == "POST" and path in INFERENCE_PATHS:
@@ -66,7 +68,7 @@ class Gateway:
             self._refuse_target(request.method, target)
         if not target.isascii():
             raise RefusedError(400, "invalid_request", f"the query must be ASCII, got {shown(query)}")
-        call = Call(path, query if mark else None, label, body)
+        call = Call(path, query if mark else None, label, body, arrived)
         return await self._forwarder.forward(request, call, last=lambda: self._draining)
 
     def _refuse_target(self, method: str, target: str) -> NoReturn:

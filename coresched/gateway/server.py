@@ -8,9 +8,10 @@ import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -23,6 +24,7 @@ from coresched.gateway.labels import LABEL_FIELDS
 from coresched.gateway.pool import Connections
 from coresched.gateway.proxy import Gateway
 from coresched.gateway.refusal import RefusedError, answer
+from coresched.gateway.traffic import Traffic
 from coresched.listen import TcpAddress, UnixAddress
 
 _logger = logging.getLogger(__name__)
@@ -46,7 +48,11 @@ class Limits:
 class _Connection(web.RequestHandler):
     """A client's connection, whose own errors are in OpenAI's form too."""
 
-    __slots__ = ()
+    __slots__ = ("_traffic",)
+
+    def __init__(self, connections: web.Server, traffic: Traffic, **options: Any) -> None:
+        super().__init__(connections, **options)
+        self._traffic = traffic
 
     def handle_error(
         self,
@@ -59,10 +65,12 @@ class _Connection(web.RequestHandler):
             raise ConnectionResetError("the answer had begun, or the client is gone")
         if status < 500:
             said = (message or "the request is malformed").partition("\n")[0].rstrip(": ")
-            response = answer(RefusedError(status, "invalid_request", said))
+            refused = RefusedError(status, "invalid_request", said)
         else:
             _logger.error("a request failed", exc_info=exc)
-            response = answer(RefusedError(status, "internal", "the gateway failed; its log says why"))
+            refused = RefusedError(status, "internal", "the gateway failed; its log says why")
+        self._traffic.refuse(refused)
+        response = answer(refused)
         response.force_close()
         return response
 
@@ -71,9 +79,15 @@ class RunningGateway:
     """A gateway that accepts connections at `address` until it is stopped."""
 
     def __init__(
-        self, gateway: Gateway, connections: web.Server, server: asyncio.AbstractServer, address: str
+        self,
+        gateway: Gateway,
+        traffic: Traffic,
+        connections: web.Server,
+        server: asyncio.AbstractServer,
+        address: str,
     ) -> None:
         self.address = address
+        self.traffic = traffic
         self._gateway = gateway
         self._connections = connections
         self._server = server
@@ -114,11 +128,14 @@ async def running(
         )
         await checks.first_round()
         to_workers = Connections(fleet.workers, connect_timeout_s=limits.connect_timeout_s)
-        forwarder = Forwarder(fleet, to_workers, retry_after_s=max(1, ceil(limits.health_interval_s)))
+        traffic = Traffic()
+        forwarder = Forwarder(
+            fleet, to_workers, traffic, retry_after_s=max(1, ceil(limits.health_interval_s))
+        )
         gateway = Gateway(forwarder, label_fields=limits.label_fields, max_body_bytes=limits.max_body_bytes)
         connections = web.Server(gateway.handle, handler_cancellation=True)
-        server, listening = await _listen(connections, address)
-        started = RunningGateway(gateway, connections, server, listening)
+        server, listening = await _listen(connections, traffic, address)
+        started = RunningGateway(gateway, traffic, connections, server, listening)
         checking = asyncio.create_task(checks.run())
         try:
             yield started
@@ -135,14 +152,21 @@ async def serve(
     *,
     grace_s: float,
     announce: Callable[[str], None],
+    metrics: TcpAddress | UnixAddress | None = None,
+    announce_metrics: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then let open requests go on for `grace_s` seconds.
 
-    `announce` is called with the address once it accepts connections. A second signal ends what is still open
-    at once. Raises InputError if the address was taken meanwhile.
+    `announce` is called with the address once it accepts connections, `announce_metrics` with the URL of the
+    metrics. A second signal ends what is still open at once. Raises InputError if an address was taken
+    meanwhile.
     """
     _allow_many_connections()
-    async with running(fleet, limits, address) as gateway:
+    async with AsyncExitStack() as ends:
+        gateway = await ends.enter_async_context(running(fleet, limits, address))
+        url = None
+        if metrics is not None:
+            url = await ends.enter_async_context(_metrics_endpoint(fleet, gateway.traffic, metrics))
         first, second = asyncio.Event(), asyncio.Event()
 
         def stop() -> None:
@@ -151,8 +175,20 @@ async def serve(
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop)
         announce(gateway.address)
+        if url is not None:
+            announce_metrics(url)
         await first.wait()
         await gateway.stop(grace_s=grace_s, at_once=second)
+
+
+def _metrics_endpoint(
+    fleet: Fleet, traffic: Traffic, address: TcpAddress | UnixAddress
+) -> AbstractAsyncContextManager[str]:
+    # Here, so that a gateway without metrics starts without what they need.
+    from coresched.gateway.collector import GatewayCollector
+    from coresched.metrics.endpoint import metrics_endpoint
+
+    return metrics_endpoint(address, GatewayCollector(fleet, traffic).collect)
 
 
 def _allow_many_connections() -> None:
@@ -174,13 +210,13 @@ def _health_session() -> aiohttp.ClientSession:
 
 
 async def _listen(
-    connections: web.Server, address: TcpAddress | UnixAddress
+    connections: web.Server, traffic: Traffic, address: TcpAddress | UnixAddress
 ) -> tuple[asyncio.AbstractServer, str]:
     """A server that accepts connections, and where. Raises InputError if the address cannot be used."""
     loop = asyncio.get_running_loop()
 
     def connection() -> _Connection:
-        return _Connection(connections, loop=loop, auto_decompress=False)
+        return _Connection(connections, traffic, loop=loop, auto_decompress=False)
 
     try:
         if isinstance(address, UnixAddress):

@@ -15,7 +15,8 @@ class Worker:
     """One worker. Its name is its base URL; `weight` is its capacity relative to the others.
 
     The counts are since the start: `requests` routed to it, `retries` of these that had failed to connect
-    elsewhere, `failures` (no connection, reset before the headers or in the middle of an answer).
+    elsewhere, `failures` (no connection, reset before the headers or in the middle of an answer), `spilled`
+    those that had it as home and went to another, because of its load or because it was out.
     """
 
     name: str
@@ -26,6 +27,8 @@ class Worker:
     requests: int = 0
     retries: int = 0
     failures: int = 0
+    spilled: int = 0
+    in_flight: int = 0
     recheck: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the worker failed a request, so that the next check is due now."""
     authority: str = field(init=False)

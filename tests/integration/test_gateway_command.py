@@ -1,75 +1,21 @@
 """`coresched gateway` as its users meet it: a process, signals, sockets, and OpenAI's own client."""
 
 import asyncio
-import json
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import openai
 import pytest
-from aiohttp import web
-from gateways import CHAT, FakeWorker, client
+from gateway_processes import gateway, workers
+from gateways import CHAT, client
 
 from coresched.cli.main import main
 
-CHUNK = {"id": "c", "created": 1, "model": "m"}
 PAGE = Path(__file__).parents[2] / "docs" / "gateway.md"
-
-
-async def complete(request: web.BaseRequest, body: bytes) -> web.StreamResponse:
-    """Says the last message again, in one piece or word by word."""
-    asked = json.loads(body)
-    said = asked["messages"][-1]["content"]
-    if not asked.get("stream"):
-        choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
-        return web.json_response({**CHUNK, "object": "chat.completion", "choices": [choice]})
-    answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-    await answer.prepare(request)
-    for word in said.split():
-        choice = {"index": 0, "delta": {"content": word}, "finish_reason": None}
-        event = {**CHUNK, "object": "chat.completion.chunk", "choices": [choice]}
-        await answer.write(b"data: %s\n\n" % json.dumps(event).encode())
-    await answer.write(b"data: [DONE]\n\n")
-    return answer
-
-
-@asynccontextmanager
-async def workers(count: int) -> AsyncIterator[list[FakeWorker]]:
-    started = [FakeWorker(complete) for _ in range(count)]
-    for worker in started:
-        worker.gate.set()
-        await worker.start()
-    yield started
-    for worker in started:
-        await worker.kill()
-
-
-@asynccontextmanager
-async def gateway(
-    started: list[FakeWorker], *options: str, listen: str = "127.0.0.1:0", descriptors: int = 256
-) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
-    """The address that `coresched gateway` printed, and its process, which is killed if it still runs."""
-    command = [sys.executable, "-m", "coresched", "gateway", "--listen", listen, *options]
-    command += [f"--worker={worker.url}" for worker in started]
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        "/bin/sh", "-c", f'ulimit -S -n {descriptors}; exec "$@"', "sh", *command, stdout=pipe, stderr=pipe
-    )
-    assert process.stdout is not None
-    try:
-        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
-        assert line.startswith("coresched gateway: listening on "), await process.communicate()
-        yield line.split()[-1], process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
 
 
 async def test_openais_client_works_unmodified() -> None:
@@ -227,6 +173,10 @@ async def test_what_happens_to_workers_is_said() -> None:
         (["--worker", "http://w=1000", "--virtual-nodes", "65536"], "weight must be at most 16 with 65536"),
         (["--worker", "http://w", "--worker", "http://w/=2"], "name each worker once, got 'http://w' again"),
         (["--worker", "http://w", "--listen", "nowhere"], "--listen must be HOST:PORT"),
+        (
+            ["--worker", "http://w", "--listen", "127.0.0.1:0", "--metrics", "9"],
+            "--metrics must be HOST:PORT",
+        ),
         (["--worker", "http://w", "--load-bound", "0.9"], "must be at least 1"),
         (["--worker", "http://w", "--max-body-mib", "0"], "must be greater than 0"),
         (["--worker", "http://w", "--health-interval-s", "0"], "must be greater than 0"),

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
-    HistogramMetricFamily,
     Metric,
     SummaryMetricFamily,
 )
 
-from coresched.metrics.histogram import Histogram
+from coresched.metrics.families import counters as _counters
+from coresched.metrics.families import histogram_family as _histogram
+from coresched.metrics.families import imbalance_families
 from coresched.service.batches.chains import DEPTHS
 from coresched.service.entry import Standing
 from coresched.service.journal import Journal
@@ -111,20 +112,8 @@ def _router_families(table: RoutingTable) -> Iterator[Metric]:
         spilled.add_metric((name,), entry.spilled)
     yield from (in_flight, standings, routed, spilled)
     imbalance = table.imbalance()
-    yield GaugeMetricFamily(
-        "coresched_request_imbalance",
-        "Request imbalance d over the routable workers now, 0 to 1.",
-        value=imbalance.present or 0.0,
-    )
-    yield CounterMetricFamily(
-        "coresched_request_imbalance_seconds",
-        "Integral of the request imbalance over the time with more than one request in flight.",
-        value=imbalance.over_s,
-    )
-    yield CounterMetricFamily(
-        "coresched_request_busy_seconds",
-        "Time with more than one request in flight.",
-        value=imbalance.busy_s,
+    yield from imbalance_families(
+        "coresched", "routable", imbalance.present, imbalance.over_s, imbalance.busy_s
     )
     yield _histogram(
         "coresched_route_decision_seconds", "Choice of a worker, checks included.", table.decision_s
@@ -154,14 +143,3 @@ def _journal_families(journal: Journal) -> Iterator[Metric]:
     yield _histogram(
         "coresched_journal_commit_seconds", "Writes of a group of facts, to the disk.", journal.commit_s
     )
-
-
-def _histogram(name: str, about: str, histogram: Histogram) -> HistogramMetricFamily:
-    return HistogramMetricFamily(name, about, buckets=histogram.buckets(), sum_value=histogram.sum)
-
-
-def _counters(name: str, about: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, about, labels=(label,))
-    for value, count in counts.items():
-        family.add_metric((value,), count)
-    return family

@@ -22,7 +22,7 @@ def homes(fleet: Fleet) -> dict[str, str]:
 
 async def test_only_the_labels_of_a_worker_that_is_out_move_and_come_back() -> None:
     said: list[str] = []
-    fleet = Fleet([Worker(name) for name in NAMES], notify=said.append)
+    fleet = Fleet([Worker(name) for name in NAMES], notify=lambda worker, line: said.append(line))
     before = homes(fleet)
     fleet.unreachable(fleet.workers[1], "refused")
     during = homes(fleet)
