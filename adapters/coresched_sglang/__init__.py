@@ -1,0 +1,1 @@
+"""SGLang adapter: the policies of `coresched` inside SGLang's own scheduler, as a plugin that SGLang loads."""
