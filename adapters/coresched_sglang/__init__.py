@@ -1,1 +1,1 @@
-"""SGLang adapter: the policies of `coresched` inside SGLang's own scheduler, as a plugin that SGLang loads."""
+"""SGLang adapter: the policies of coresched inside SGLang's own scheduler, as a plugin it loads."""

@@ -1,1 +1,1 @@
-"""A simulated device for the real SGLang server: its own scheduler, caches and pools, without weights and GPU."""
+"""A simulated device for the real SGLang server: its scheduler and caches, without weights and GPU."""
