@@ -119,7 +119,7 @@ def test_show_needs_no_more_than_ascii(trace: Path) -> None:
     run = piped("trace", "show", str(renamed), PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert (run.returncode, run.stderr) == (0, b"")
     assert run.stdout.isascii()
-    assert b"[bold]" in run.stdout
+    assert b"[bold]" in run.stdout.replace(b"\n", b"")  # a long path is wrapped
     assert b"####" in run.stdout
 
 
