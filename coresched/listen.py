@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import stat
 from dataclasses import dataclass
@@ -84,6 +86,8 @@ def _unix_address(text: str, flag: str) -> UnixAddress:
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise InputError(f"{flag} {text}: there is no directory {str(folder)!r}; create it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{flag} {text} cannot be used: {os.strerror(errno.EACCES)}: {str(folder)!r}")
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:
@@ -101,3 +105,9 @@ def _unix_address(text: str, flag: str) -> UnixAddress:
         except OSError as error:
             raise InputError(f"{flag} {text} cannot be used: {error.strerror}") from None
     raise InputError(f"{flag} {text} cannot be used: Address already in use")
+
+
+def two_addresses(listen: TcpAddress | UnixAddress, metrics: TcpAddress | UnixAddress | None) -> None:
+    """Raises InputError if a server shall listen twice on one address; port 0 is another one each time."""
+    if listen == metrics and not (isinstance(listen, TcpAddress) and listen.port == 0):
+        raise InputError(f"--metrics must be another address than --listen, got {metrics} for both")

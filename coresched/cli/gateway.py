@@ -140,7 +140,7 @@ def _run(args: argparse.Namespace) -> int:
     from coresched.gateway.labels import LABEL_FIELDS
     from coresched.gateway.server import Limits, serve
     from coresched.gateway.workers import checked_workers, worker_at
-    from coresched.listen import TcpAddress, listen_address
+    from coresched.listen import TcpAddress, listen_address, two_addresses
 
     def announce(listening: str) -> None:
         print(f"coresched gateway: listening on {listening}", flush=True)
@@ -173,6 +173,7 @@ def _run(args: argparse.Namespace) -> int:
             "workers",
         )
     metrics = listen_address(args.metrics, "--metrics") if args.metrics is not None else None
+    two_addresses(address, metrics)
     if isinstance(metrics, TcpAddress) and not metrics.loopback:
         event(
             _logger,

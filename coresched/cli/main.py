@@ -37,11 +37,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     after Ctrl-C, 143 after SIGTERM.
     """
     name = "coresched"
+    # gRPC's own lines about each failed handshake are no part of what a command says; set it to see them.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         with _stopped_by_signals():
             from coresched.errors import InputError
 
-            args = build_parser().parse_args(argv)
+            args, unknown = build_parser().parse_known_args(argv)
+            if unknown:  # argparse would name the command's own help only for what else may be wrong
+                name = f"coresched {args.command}"
+                return _fail(f"{name}: unrecognized arguments: {' '.join(unknown)} (see {name} --help)", 2)
             name = f"coresched {args.command}"
             try:
                 code: int = args.run(args)

@@ -143,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without gRPC.
-    from coresched.listen import TcpAddress, UnixAddress, listen_address
+    from coresched.listen import TcpAddress, UnixAddress, listen_address, two_addresses
     from coresched.service.batches.limits import Limits
     from coresched.service.journal import Journal
     from coresched.service.server import Security, serve
@@ -181,6 +181,7 @@ def _run(args: argparse.Namespace) -> int:
                 "route, remove workers and close batches; add --tokens or --tls-client-ca",
             )
     metrics = listen_address(args.metrics, "--metrics") if args.metrics is not None else None
+    two_addresses(address, metrics)
     if isinstance(metrics, TcpAddress) and not metrics.loopback:
         _warn(
             "metrics_open_to_all",

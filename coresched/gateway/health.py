@@ -56,4 +56,12 @@ class HealthChecks:
         except asyncio.TimeoutError:
             return f"GET /health took longer than {self._timeout.total:g} s"
         except (aiohttp.ClientError, OSError) as error:
-            return f"GET /health failed: {error or type(error).__name__}"
+            return f"GET /health failed: {_said(error)}"
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):  # its own words speak of TLS also where there is none
+        return f"{error.host}:{error.port} {error.os_error.strerror or error.os_error}"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "the answer is not HTTP/1.1"
+    return str(error) or type(error).__name__

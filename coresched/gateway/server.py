@@ -155,7 +155,7 @@ async def serve(
     metrics: TcpAddress | UnixAddress | None = None,
     announce_metrics: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then let open requests go on for `grace_s` seconds.
+    """Serve until SIGTERM, SIGINT or SIGHUP, then let open requests go on for `grace_s` seconds.
 
     `announce` is called with the address once it accepts connections, `announce_metrics` with the URL of the
     metrics. A second signal ends what is still open at once. Raises InputError if an address was taken
@@ -172,7 +172,7 @@ async def serve(
         def stop() -> None:
             (second if first.is_set() else first).set()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, stop)
         announce(gateway.address)
         if url is not None:

@@ -155,6 +155,10 @@ async def _serve_until(
         loop.add_signal_handler(number, stops.put_nowait, number)
 
     def reload() -> None:
+        if tls is None and authentication is None:
+            line = "SIGHUP reads the files of --tokens and --tls-... again; none was given, nothing changed"
+            event(_logger, logging.INFO, "reloaded", line)
+            return
         try:
             fresh = read_tokens() if read_tokens is not None else None
             if tls is not None:
@@ -168,19 +172,21 @@ async def _serve_until(
         line = "the files of --tokens and --tls-... were read again and are in use"
         event(_logger, logging.INFO, "reloaded", line)
 
-    if tls is not None or authentication is not None:
-        loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGHUP, reload)
     expiry = asyncio.create_task(batches.run())
     await server.start()
-    announce(str(address))
-    await stops.get()
-    await status.enter_graceful_shutdown()
-    batches.stop_waiting()
-    stopping = asyncio.create_task(server.stop(grace_s))
-    again = asyncio.create_task(stops.get())
-    await asyncio.wait((stopping, again), return_when=asyncio.FIRST_COMPLETED)
-    if again.done():
-        await server.stop(0)
-    again.cancel()
-    await stopping
-    expiry.cancel()
+    try:
+        announce(str(address))
+        await stops.get()
+        await status.enter_graceful_shutdown()
+        batches.stop_waiting()
+        stopping = asyncio.create_task(server.stop(grace_s))
+        again = asyncio.create_task(stops.get())
+        await asyncio.wait((stopping, again), return_when=asyncio.FIRST_COMPLETED)
+        if again.done():
+            await server.stop(0)
+        again.cancel()
+        await stopping
+    finally:
+        await server.stop(0)  # what is left when `announce` raised
+        expiry.cancel()

@@ -282,3 +282,29 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert said in err
+
+
+def test_what_is_no_request_is_answered_in_json_and_without_a_traceback() -> None:
+    with running_worker(*FAST) as (url, process):
+        packed = httpx.post(f"{url}/generate", content=b"{}", headers={"Content-Encoding": "gzip"})
+        assert packed.status_code == 415
+        assert "send the body as it is" in packed.json()["error"]["message"]
+        long = httpx.get(f"{url}/health", headers={"x": "a" * 9000})
+        assert long.status_code == 400
+        assert long.json()["error"]["type"] == "invalid_request_error"
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(b"no HTTP\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.0 400 ")
+        process.send_signal(signal.SIGHUP)
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_a_socket_is_taken_away_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with running_worker(*FAST, "--listen", f"unix:{path}") as (_, process):
+        assert path.is_socket()
+        process.terminate()
+        process.communicate(timeout=20)
+    assert not path.exists()

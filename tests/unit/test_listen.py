@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from coresched.errors import InputError
-from coresched.listen import TcpAddress, UnixAddress, listen_address
+from coresched.listen import TcpAddress, UnixAddress, listen_address, two_addresses
 
 
 def test_hosts_become_numeric_and_ports_stay() -> None:
@@ -66,3 +66,12 @@ def test_a_socket_in_use_is_refused_and_one_left_behind_is_not(
             listen_address("unix:s")
     assert listen_address("unix:s") == UnixAddress("s")
     assert str(UnixAddress("s")) == "unix:s"
+
+
+@pytest.mark.parametrize("address", [TcpAddress("127.0.0.1", 7), UnixAddress("s")])
+def test_two_servers_are_not_at_one_address(address: TcpAddress | UnixAddress) -> None:
+    with pytest.raises(InputError, match="--metrics must be another address than --listen"):
+        two_addresses(address, address)
+    two_addresses(address, None)
+    two_addresses(address, TcpAddress("127.0.0.1", 8))
+    two_addresses(TcpAddress("127.0.0.1", 0), TcpAddress("127.0.0.1", 0))

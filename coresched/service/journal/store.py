@@ -145,8 +145,10 @@ class Store:
     def write(self, work: Sequence[Row | Forgotten]) -> None:
         """Insert and delete in the order given, all of it or nothing. When this returns it is on the disk.
 
-        Raises sqlite3.Error if it cannot be written.
+        Raises sqlite3.Error if it cannot be written, and OSError if the file is no longer at its path.
         """
+        if _identity(self._file) != self._identity:
+            raise OSError("it was replaced by another file")
         with self._connection:
             self._connection.execute("BEGIN")
             for kind, items in groupby(work, type):

@@ -212,3 +212,19 @@ def test_sqlite_is_told_to_wait_for_the_disk(tmp_path: Path) -> None:
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     store.close()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_file_that_is_no_longer_at_its_path_is_a_failure(tmp_path: Path, replaced: bool) -> None:
+    path = tmp_path / "j"
+    journal = Journal(str(path))
+    failures: list[str] = []
+    journal.start(failures.append)
+    await journal.committed(journal.append(fact(1)))
+    path.rename(tmp_path / "elsewhere")
+    if replaced:
+        path.write_bytes(b"")
+    with pytest.raises(JournalError, match="cannot be written"):
+        await journal.committed(journal.append(fact(2)))
+    assert len(failures) == 1
+    await journal.close()

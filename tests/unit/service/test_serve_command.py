@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import grpc
@@ -140,3 +142,28 @@ def test_a_port_in_use_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == (
         f"coresched serve: --listen {address} cannot be used: Address already in use\n"
     )
+
+
+def test_sighup_without_files_to_read_again_says_so_and_the_service_goes_on() -> None:
+    with served() as (_, process):
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr is not None
+        assert "none was given, nothing changed" in process.stderr.readline()
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    command = [sys.executable, "-m", "coresched", "serve", "--listen", "127.0.0.1:0", "--journal", "none"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "coresched serve: the output cannot be written: No space left on device\n"
+
+
+def test_a_mistaken_flag_is_told_with_the_commands_own_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--bogus"]) == 2
+    said = "coresched serve: unrecognized arguments: --bogus (see coresched serve --help)\n"
+    assert capsys.readouterr().err == said
