@@ -123,9 +123,7 @@ def prompt(length: int) -> list[int]:
 def test_pools_and_running_requests_are_those_of_our_arithmetic(simulated: Simulated) -> None:
     model = footprint(str(simulated.config), "sglang", tp=1)
     memory = (80 - 50 - 80 * (1 - FRACTION)) * GIB
-    expected = solve_pools(
-        SglangFlags(context_length=CONTEXT), memory, model.kv_bytes, model.state_bytes
-    )
+    expected = solve_pools(SglangFlags(context_length=CONTEXT), memory, model.kv_bytes, model.state_bytes)
     pools = observe_engine(simulated.url)
     assert pools.state_slots == expected.state_slots
     assert pools.kv_tokens == expected.kv_tokens
@@ -240,7 +238,8 @@ print(json.dumps([unsupported(), sorted({*flags.ONE_DEVICE, *flags.SWITCHES} - k
         [],
         [],
         [
-            "sglang.srt.managers.scheduler.Scheduler.no_such",
+            "sglang.srt.managers.scheduler.Scheduler.no_such "
+            "(type object 'Scheduler' has no attribute 'no_such')",
             "sglang.srt.managers.scheduler.Scheduler.run_batch(no_such)",
             "sglang.srt.managers.utils.GenerationBatchResult.no_such",
         ],
