@@ -200,72 +200,99 @@ def test_what_cannot_be_answered_is_refused_and_the_server_goes_on(
     assert generate(simulated, text="a", sampling_params={"max_new_tokens": 2})["output_ids"]
 
 
-def test_a_flag_that_cannot_be_simulated_ends_the_server_with_a_line(
-    sglang_python: Path, config: Path, tmp_path: Path
-) -> None:
-    started = command(sglang_python, config, tmp_path / "log", "--port", "65001", "--pp-size", "2")
-    ended = subprocess.run(started, env=environment(), capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert "coresched_simdevice: --pp-size is 2; pipeline stages cannot be simulated" in ended.stderr
-    assert "ended with exit code 2 before it was healthy" in ended.stderr
-
-
-def in_sglang(python: Path, code: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [str(python), "-c", code],
-        env=environment() | environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_every_place_and_flag_that_is_relied_on_exists(sglang_python: Path) -> None:
-    code = """
-import json
-from coresched_simdevice import flags
-from coresched_simdevice.hooks import FIELDS, HOOKS, Hook, unsupported
-from sglang.srt.server_args import ServerArgs
-known = set(ServerArgs(model_path="none").resolved_dict())
-lost = [Hook("sglang.srt.managers.scheduler.Scheduler.no_such", "AFTER", print),
-        Hook("sglang.srt.managers.scheduler.Scheduler.run_batch", "AFTER", print, ("no_such",))]
-print(json.dumps([unsupported(), sorted({*flags.ONE_DEVICE, *flags.SWITCHES} - known),
-                  unsupported(lost, {"sglang.srt.managers.utils.GenerationBatchResult": ("no_such",)})]))
-"""
-    ran = in_sglang(sglang_python, code)
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    assert json.loads(ran.stdout.splitlines()[-1]) == [
-        [],
-        [],
-        [
-            "sglang.srt.managers.scheduler.Scheduler.no_such "
-            "(type object 'Scheduler' has no attribute 'no_such')",
-            "sglang.srt.managers.scheduler.Scheduler.run_batch(no_such)",
-            "sglang.srt.managers.utils.GenerationBatchResult.no_such",
-        ],
-    ]
-
-
-def test_tensors_without_bytes_have_a_shape_and_refuse_to_be_written(sglang_python: Path) -> None:
-    code = """
+FACTS = """
+import json, sys
 import torch
+from coresched_simdevice import flags
+from coresched_simdevice.hooks import HOOKS, Hook, missing_hooks, unsupported
 from coresched_simdevice.memory import byteless_tensors
+from sglang.srt.plugins import load_plugins
+from sglang.srt.server_args import ServerArgs
+
+SCHEDULER = "sglang.srt.managers.scheduler.Scheduler."
+facts = {"unsupported": unsupported(), "hooks": len(HOOKS), "unhooked": len(missing_hooks())}
+load_plugins()
+facts["unhooked with the plugin"] = missing_hooks()
+facts["unknown flags"] = sorted(
+    {*flags.ONE_DEVICE, *flags.SWITCHES} - set(ServerArgs(model_path="none").resolved_dict())
+)
+lost = [
+    Hook(SCHEDULER + "no_such", "AFTER", print),
+    Hook(SCHEDULER + "run_batch", "AFTER", print, ("no_such",)),
+]
+facts["lost"] = unsupported(lost, {"sglang.srt.managers.utils.GenerationBatchResult": ("no_such",)})
+
 with byteless_tensors():
     pool = torch.zeros((1 << 30, 8, 128), dtype=torch.bfloat16)
     table = torch.zeros((1 << 16, 1 << 14), dtype=torch.int32)
     small = torch.zeros(4, dtype=torch.float32)
     listed = torch.empty(size=[2, 1 << 30], dtype=torch.uint8)
-assert pool.nbytes == 2 << 40 and pool.shape == (1 << 30, 8, 128) and listed.shape == (2, 1 << 30)
 table[5, 7] = 3
-assert int(table[5, 7]) == 3 and int(table[5].sum()) == 3
 small[1] = 2
-assert small.tolist() == [0, 2, 0, 0]
-assert torch.zeros(1 << 20).untyped_storage().nbytes() == 4 << 20
+facts["pool"] = [list(pool.shape), pool.nbytes, list(listed.shape)]
+facts["table"], facts["small"] = [int(table[5, 7]), int(table[5].sum())], small.tolist()
 try:
     pool[:, 0] = 1
 except RuntimeError as error:
-    print("refused", error)
+    facts["written"] = str(error)
+
+try:
+    args = ServerArgs(model_path=sys.argv[1], device="cpu", attention_backend="torch_native", pp_size=2)
+    args.resolve_once()
+except SystemExit as end:
+    facts["exit code"] = end.code
+print(json.dumps(facts))
 """
-    ran = in_sglang(sglang_python, code)
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    assert ran.stdout.startswith("refused")
+
+
+@dataclass
+class Engine:
+    """What was found out inside SGLang's interpreter, and what that wrote to stderr."""
+
+    facts: dict[str, Any]
+    errors: str
+
+
+@pytest.fixture(scope="module")
+def engine(sglang_python: Path, config: Path) -> Engine:
+    device = {"": "1", "_MEMORY": "80GiB", "_WEIGHTS": "50GiB"}
+    ran = subprocess.run(
+        [str(sglang_python), "-c", FACTS, str(config.parent)],
+        env=environment() | {f"CORESCHED_SIMDEVICE{name}": value for name, value in device.items()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    return Engine(json.loads(ran.stdout.splitlines()[-1]), ran.stderr)
+
+
+def test_every_place_and_flag_that_is_relied_on_exists(engine: Engine) -> None:
+    assert engine.facts["unsupported"] == []
+    assert engine.facts["unknown flags"] == []
+
+
+def test_what_another_version_lacks_is_named(engine: Engine) -> None:
+    assert engine.facts["lost"] == [
+        "sglang.srt.managers.scheduler.Scheduler.no_such "
+        "(type object 'Scheduler' has no attribute 'no_such')",
+        "sglang.srt.managers.scheduler.Scheduler.run_batch(no_such)",
+        "sglang.srt.managers.utils.GenerationBatchResult.no_such",
+    ]
+
+
+def test_hooks_that_were_not_applied_are_noticed(engine: Engine) -> None:
+    assert engine.facts["unhooked"] == engine.facts["hooks"] > 0
+    assert engine.facts["unhooked with the plugin"] == []
+
+
+def test_a_flag_that_cannot_be_simulated_ends_the_server_with_a_line(engine: Engine) -> None:
+    assert engine.facts["exit code"] == 2
+    assert "coresched_simdevice: --pp-size is 2; pipeline stages cannot be simulated" in engine.errors
+
+
+def test_tensors_without_bytes_have_a_shape_and_refuse_to_be_written(engine: Engine) -> None:
+    assert engine.facts["pool"] == [[1 << 30, 8, 128], 2 << 40, [2, 1 << 30]]
+    assert "single memory location" in engine.facts["written"]
+    assert engine.facts["table"] == [3, 3]
+    assert engine.facts["small"] == [0, 2, 0, 0]
