@@ -39,6 +39,11 @@ HOOKS: Final = (
     ),
     Hook(_STARTUP + "_bind_threads_if_cpu", "REPLACE", _nothing, ("device",)),
     Hook(_STARTUP + "_init_cpu_threads_env", "REPLACE", _nothing, ("local_omp_cpuid",)),
+    Hook(
+        _SRT + "model_executor.cuda_graph_config.default_prefill_backend",
+        "REPLACE",
+        model.default_prefill_graphs,
+    ),
     Hook(_RUNNER + "load_model", "REPLACE", model.load_model),
     Hook(_RUNNER + "init_attention_backends", "REPLACE", model.init_attention_backends),
     Hook(_RUNNER + "init_cuda_graphs", "REPLACE", model.init_cuda_graphs, ("capture_decode_cuda_graph",)),
