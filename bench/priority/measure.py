@@ -22,11 +22,10 @@ def main() -> int:
     lines = own_stdout()
     is_quick = "--quick" in sys.argv[1:]
     try:
+        import coresched_sglang.routing_prefix  # noqa: F401
         import sglang
-
-        import coresched.core
     except ImportError as error:
-        put(lines, error=f"{sys.executable} must have sglang and coresched: {error}")
+        put(lines, error=f"{sys.executable!r} must have sglang, and coresched built for it: {error}")
         return 1
     measure(lines, sglang.__version__, QUICK_SIZES if is_quick else FULL_SIZES, QUICK if is_quick else FULL)
     return 0

@@ -20,10 +20,9 @@ OURS_ALL_NEW = "routing-prefix, all new"
 OURS = (OURS_NONE_NEW, OURS_ONE_LEFT, OURS_SOME_NEW, OURS_ALL_NEW)
 
 COMPARED = {
+    LPM_NO_LIMIT: OURS_SOME_NEW,
+    DFS_WEIGHT: OURS_SOME_NEW,
     PLAIN_NONE_NEW: OURS_NONE_NEW,
     PLAIN_ONE_LEFT: OURS_ONE_LEFT,
-    **dict.fromkeys(
-        (FCFS, FCFS_REFRESHING, FCFS_NO_REFRESH, LPM, LPM_NO_LIMIT, DFS_WEIGHT, ROUTING_KEY), OURS_SOME_NEW
-    ),
 }
-"""Which of ours each of the others is compared with. SGLang's cost the same in every state."""
+"""Which of ours a policy is compared with. SGLang's match every request, whatever is new."""

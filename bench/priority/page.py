@@ -26,7 +26,7 @@ _SORTING = {
 
 
 def growth_page(report: Report) -> str:
-    """Two charts over the queue length: passes that ask the prefix cache, in ms, and those that do not, in us."""
+    """Two charts over the queue length: passes that match prefixes, and those that only sort."""
     title = "One priority calculation in SGLang, over the waiting queue"
     lead = [*heading(report.command, report.machine), *engine_text(report.engine)]
     return (

@@ -1,4 +1,4 @@
-"""RP on SGLang's waiting queue in plain Python: one sort with a key function, an OrderedDict as the label set.
+"""RP on SGLang's waiting queue in plain Python: one sort with a key function, and an OrderedDict.
 
 As one writes it into a scheduler policy for speed: the attributes are read where they are, and between passes
 nothing is kept but the hit, on the request.

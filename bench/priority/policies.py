@@ -1,11 +1,13 @@
-"""What is timed: one priority calculation of each policy, on a waiting queue of its own that stays between passes."""
+"""What is timed: one priority calculation of each policy, on a queue of its own that stays between passes."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
+from coresched_sglang.routing_prefix import RoutingPrefix
 from sglang.srt.environ import envs
 from sglang.srt.managers import schedule_policy
 from sglang.srt.managers.schedule_policy import SchedulePolicy
@@ -13,14 +15,17 @@ from sglang.srt.mem_cache.common import match_kv_cache
 
 from bench.priority import names
 from bench.priority.plain import SortedQueue
+from bench.priority.tree import STATE_GRID
+from bench.priority.waiting import NEW_TOKENS
 from bench.timing import Effort, operations_lasting, timed
-from coresched.core import AttachedOrder, RoutingPrefixPolicy, Waiting
+
+_NOTHING = SimpleNamespace(batch_to_run=None)
 
 Timing = Callable[[], float]
 """Seconds of one priority calculation, timed once more at each call."""
 
+LEAVING = 16  # requests that leave one by one in a timing; the queue is that much shorter at its end
 RUNNING = 48  # requests in the running batch, whose labels SGLang's routing-key counts
-ATTRIBUTE = "_coresched"
 
 
 class Queues:
@@ -45,6 +50,7 @@ class Queues:
 
 def timings(queues: Queues, effort: Effort) -> Iterator[tuple[str, Timing]]:
     """Each policy's name and timing. What a policy needs at first is done before its first timing."""
+    require_resident(queues)
     passes = schedule_policy.WAITING_PREFIX_REFRESH_INTERVAL
     is_long = len(queues.requests) > schedule_policy.WAITING_QUEUE_PREFIX_MATCH_MAX
     yield names.FCFS, steady(queues.sglang("fcfs"), effort, passes)
@@ -68,30 +74,43 @@ def timings(queues: Queues, effort: Effort) -> Iterator[tuple[str, Timing]]:
     yield names.OURS_ALL_NEW, ours.timing_with_all_new()
 
 
+def require_resident(queues: Queues) -> None:
+    """Raises RuntimeError unless the tree holds the whole context of each resident trajectory."""
+    for request in queues.requests:
+        context = len(request.origin_input_ids) - NEW_TOKENS
+        hit = queues.prefix_hit(request)
+        if request.routing_key in queues.labels and hit != context // STATE_GRID * STATE_GRID:
+            raise RuntimeError(
+                f"the tree must hold {context} tokens of {request.routing_key}, got a hit of {hit}"
+            )
+
+
 class OurPolicy:
-    """RP as it runs in SGLang, over one queue; the label set holds every resident trajectory."""
+    """What the plugin adds to a pass of SGLang's fcfs; the label set holds every resident trajectory."""
 
     def __init__(self, queues: Queues) -> None:
         self.requests = list(queues.requests)
         self._queues = queues
-        policy = RoutingPrefixPolicy(len(queues.labels))
-        for label in queues.labels:
-            policy.admitted(label)
-        self._known = [request for request in self.requests if request.routing_key in policy]
-        self._attached = AttachedOrder(policy, ATTRIBUTE)
-        for request in self.requests:
-            _detach(request)
+        self._known = [request for request in self.requests if request.routing_key in queues.labels]
+        self._prefix = RoutingPrefix(len(queues.labels), queues.prefix_hit)
+        self._detach(self.requests)
+        self._prefix.order(list(self._known))
+        self._prefix.admit(SimpleNamespace(batch_to_run=SimpleNamespace(reqs=self._known)))
+        self._detach(self._known)
 
     def order(self) -> None:
-        self._attached.order(self.requests, _enter, self._queues.prefix_hit)
+        """A pass that admits nothing."""
+        self._prefix.order(self.requests)
+        self._prefix.admit(_NOTHING)
 
     def timing_with_new(self, count: int) -> Timing:
         """That many requests have just entered, behind the queue that was in order."""
         entered = self._known[:count]
 
         def prepare() -> None:
+            self.order()
+            self._detach(entered)
             for request in entered:
-                _detach(request)
                 self.requests.remove(request)
             self.requests.extend(entered)
 
@@ -102,21 +121,25 @@ class OurPolicy:
 
         def prepare() -> None:
             self.requests[:] = self._queues.requests
-            for request in self.requests:
-                _detach(request)
+            self._detach(self.requests)
 
         return self._after(prepare, len(self._known))
 
     def _after(self, prepare: Callable[[], None], queries: int) -> Timing:
         def timing() -> float:
             prepare()
-            before = self._attached.queries
+            before = self._prefix.counts().queries
             seconds = timed(self.order)
-            if self._attached.queries - before != queries:
+            if self._prefix.counts().queries - before != queries:
                 raise RuntimeError(f"the pass must ask {queries} prefix hits, and asked another number")
             return seconds
 
         return timing
+
+    def _detach(self, requests: list[Any]) -> None:
+        """Make them requests that the policy has not seen."""
+        for request in requests:
+            request.__dict__.pop("_coresched_waiting", None)
 
 
 class PlainPolicy:
@@ -133,13 +156,18 @@ class PlainPolicy:
 
 
 def one_left(requests: list[Any], one_pass: Callable[[], object]) -> Timing:
-    """The request at the head was admitted since the last pass."""
+    """Pass after pass, each after the request at the head has left; the mean of them."""
+
+    def leave_and_pass() -> None:
+        for _ in range(LEAVING):
+            del requests[0]
+            one_pass()
 
     def timing() -> float:
         one_pass()
-        head = requests.pop(0)
-        seconds = timed(one_pass)
-        requests.insert(0, head)
+        before = list(requests)
+        seconds = timed(leave_and_pass) / LEAVING
+        requests[:] = before
         return seconds
 
     return timing
@@ -193,11 +221,3 @@ def no_limit() -> Iterator[None]:
         yield
     finally:
         schedule_policy.WAITING_QUEUE_PREFIX_MATCH_MAX = limit
-
-
-def _enter(request: Any) -> Waiting:
-    return Waiting(request.rid, request.routing_key, request.time_stats.wait_queue_entry_time)
-
-
-def _detach(request: Any) -> None:
-    request.__dict__.pop(ATTRIBUTE, None)

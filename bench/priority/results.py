@@ -20,8 +20,9 @@ from coresched.cli.terminal import stdout_console
 
 NOTES = (
     "A pass: one priority calculation of the whole waiting queue, CPU time, median;",
-    "IQR: interquartile range over median. ratio: plain Python's to routing-prefix in",
-    f"the same state, SGLang's policies to routing-prefix with {NEW} new requests.",
+    "IQR: interquartile range over median. routing-prefix: what the plugin adds to a",
+    "pass of fcfs. ratio: plain Python's to routing-prefix in the same state; that of",
+    f"SGLang's policies to routing-prefix with {NEW} new requests.",
 )
 
 
@@ -107,7 +108,7 @@ def print_report(report: Report) -> None:
 
 
 def ratio_of(row: Row, rows: Sequence[Row]) -> float | None:
-    """How many times as long as ours it takes; None of ours."""
+    """How many times as long as ours it takes; None where nothing of ours does the same."""
     ours = COMPARED.get(row.policy)
     if ours is None:
         return None
@@ -116,7 +117,7 @@ def ratio_of(row: Row, rows: Sequence[Row]) -> float | None:
 
 def engine_text(engine: dict[str, Any]) -> list[str]:
     return [
-        f"SGLang {engine['sglang']}, {engine['python']}, {engine['tree']}: {engine['resident']} trajectories of "
-        f"{engine['shortest'] // 1000}k to {engine['longest'] // 1000}k tokens,",
-        f"{engine['resident_tokens'] / 1e6:.1f} million tokens in all; {engine['repeats']} repeats",
+        f"SGLang {engine['sglang']}, {engine['python']}, {engine['tree']}, {engine['repeats']} repeats;",
+        f"resident: {engine['resident']} trajectories of {engine['shortest'] // 1000}k to "
+        f"{engine['longest'] // 1000}k tokens, {engine['resident_tokens'] / 1e6:.1f} million in all",
     ]

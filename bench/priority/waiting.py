@@ -14,7 +14,7 @@ NEW_TOKENS = 1_500  # of a turn's prompt, over its trajectory's context
 
 
 class Workload:
-    """Trajectories, of which the first ``resident`` are in the tree, and a request of each for its next turn."""
+    """Trajectories, the first ``resident`` of them in the tree, and a request of each for its next turn."""
 
     def __init__(self, resident: int, waiting: int) -> None:
         rng = Random(0)
@@ -42,7 +42,7 @@ class Workload:
         return queue
 
     def running(self, size: int) -> Any:
-        """A running batch of the last resident trajectories; SGLang's routing-key policy counts its labels."""
+        """A running batch of the last resident trajectories, whose labels SGLang's routing-key counts."""
         resident = len(self.labels)
         return ScheduleBatch(
             reqs=[_request(number, array("q", [1])) for number in range(resident - size, resident)]
