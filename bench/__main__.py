@@ -5,9 +5,10 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from bench import capacity, gateway, overhead, service, sglang_priority, simulator
+from bench import capacity, gateway, overhead, service, simulator
 from bench.chaos import parser as chaos
 from bench.progress import clear
+from bench.sglang_priority import command as sglang_priority
 from coresched.cli.parser import CommandParser
 from coresched.errors import InputError
 
@@ -17,7 +18,7 @@ def build_parser() -> CommandParser:
         prog="python -m bench", description="What scheduling costs, measured on this machine."
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (overhead, simulator, service, gateway, sglang_priority, capacity, chaos):
+    for command in (overhead, simulator, service, gateway, capacity, chaos, sglang_priority):
         command.add_parser(commands)
     return parser
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.priority.plain import SortedQueue
+from bench.sglang_priority.plain import SortedQueue
 from coresched.core.reference import ReferenceAttachedOrder, ReferencePrefixPolicy, ReferenceWaiting
 
 ROOT = Path(__file__).parents[3]

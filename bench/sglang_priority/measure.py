@@ -1,7 +1,7 @@
 """Runs in the environment of SGLang and prints what was measured, a JSON object a line.
 
-`python -m bench.priority.measure [--quick]`; `bench.priority.process` starts it and reads the lines: first
-``engine``, then ``doing`` (what comes next) and ``row`` in turns. A line ``error`` says why there is no more.
+`python -m bench.sglang_priority.measure [--quick]`, which `process.py` starts. Its lines: ``engine``, then
+``doing`` (what comes next) and ``row`` in turns. A line ``error`` says why there is no more.
 """
 
 import gc
@@ -15,7 +15,7 @@ from bench.timing import Effort, interleaved
 
 RESIDENT = 100
 FULL_SIZES, QUICK_SIZES = (100, 300, 1000, 2000), (100, 1000)
-FULL, QUICK = Effort(repeats=9, repeat_s=0.02), Effort(repeats=3, repeat_s=0.005)
+FULL, QUICK = Effort(repeats=7, repeat_s=0.02), Effort(repeats=3, repeat_s=0.005)
 
 
 def main() -> int:
@@ -34,9 +34,9 @@ def main() -> int:
 def measure(lines: IO[str], sglang_version: str, sizes: tuple[int, ...], effort: Effort) -> None:
     import logging
 
-    from bench.priority.policies import RUNNING, Queues, timings
-    from bench.priority.tree import ResidentTree, publish_flags
-    from bench.priority.waiting import LONGEST, SHORTEST, Workload
+    from bench.sglang_priority.policies import RUNNING, Queues, timings
+    from bench.sglang_priority.tree import ResidentTree, publish_flags
+    from bench.sglang_priority.waiting import LONGEST, SHORTEST, Workload
 
     logging.disable(logging.WARNING)
     put(lines, doing="the tree")

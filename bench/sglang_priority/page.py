@@ -2,9 +2,9 @@
 
 from html import escape
 
-from bench.priority import names
-from bench.priority.results import Report, engine_text
 from bench.results import heading
+from bench.sglang_priority import names
+from bench.sglang_priority.results import Report, engine_text
 from coresched.lab.report.style import STYLE
 from coresched.lab.report.svg import Line, line_chart
 

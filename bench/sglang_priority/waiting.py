@@ -7,7 +7,7 @@ from typing import Any
 from sglang.srt.managers.schedule_batch import Req, ScheduleBatch
 from sglang.srt.sampling.sampling_params import SamplingParams
 
-from bench.priority.tree import SYSTEM_PROMPT, random_tokens
+from bench.sglang_priority.tree import SYSTEM_PROMPT, random_tokens
 
 SHORTEST, LONGEST = 10_000, 100_000  # tokens of a context
 NEW_TOKENS = 1_500  # of a turn's prompt, over its trajectory's context

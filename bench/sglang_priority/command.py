@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 from bench.machine import this_machine
-from bench.priority.page import growth_page
-from bench.priority.process import MeasuringFailedError, measured, require_program
-from bench.priority.results import as_json, print_report, report_of
 from bench.progress import announce, clear
+from bench.sglang_priority.page import growth_page
+from bench.sglang_priority.process import MeasuringFailedError, measured, require_program
+from bench.sglang_priority.results import as_json, print_report, report_of
 from coresched.cli.parser import CommandParser, add_command
 from coresched.files import require_writable, write_whole
 
@@ -20,13 +20,13 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         summary="a priority calculation on SGLang's own requests and radix tree",
         description="Time one priority calculation of SGLang's scheduler under each policy, on its own Req\n"
         "objects and its own radix tree, as the waiting queue grows. Written for SGLang 0.5.23; no GPU.",
-        example="python -m bench sglang-priority --sglang-python ~/sglang/bin/python",
+        example="python -m bench sglang-priority --sglang-python .venv-sglang/bin/python",
     )
     parser.add_argument(
         "--sglang-python",
         metavar="PATH",
-        default=sys.executable,
-        help="the python of an environment that has sglang and coresched's dependencies (default: this one)",
+        required=True,
+        help="the Python of an environment that has sglang and coresched",
     )
     parser.add_argument(
         "--quick",

@@ -13,10 +13,10 @@ from sglang.srt.managers import schedule_policy
 from sglang.srt.managers.schedule_policy import SchedulePolicy
 from sglang.srt.mem_cache.common import match_kv_cache
 
-from bench.priority import names
-from bench.priority.plain import SortedQueue
-from bench.priority.tree import STATE_GRID
-from bench.priority.waiting import NEW_TOKENS
+from bench.sglang_priority import names
+from bench.sglang_priority.plain import SortedQueue
+from bench.sglang_priority.tree import STATE_GRID
+from bench.sglang_priority.waiting import NEW_TOKENS
 from bench.timing import Effort, operations_lasting, timed
 
 _NOTHING = SimpleNamespace(batch_to_run=None)

@@ -43,7 +43,7 @@ def measured(python: str, *, is_quick: bool, announce: Callable[[str], None]) ->
     Raises InputError if that environment lacks SGLang or coresched, and MeasuringFailedError if the program
     fails in another way.
     """
-    command = [python, "-m", "bench.priority.measure", *(["--quick"] if is_quick else [])]
+    command = [python, "-m", "bench.sglang_priority.measure", *(["--quick"] if is_quick else [])]
     engine: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
     with (
