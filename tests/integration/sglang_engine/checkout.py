@@ -2,21 +2,21 @@
 
     python checkout.py CHECKOUT TOOLS
 
-writes a dist-info with pyproject.toml's entry points beside the interpreter's packages, since engines find their
-plugins by it; installs required packages that are missing; and compiles the extension modules that this
-Python's ABI lacks, or that are older than their sources. TOOLS is a folder for what compiling needs. Nothing is
-done twice: with nothing changed it takes a second.
+writes a dist-info with pyproject.toml's entry points beside the interpreter's packages, since engines find
+their plugins by it; installs required packages that are missing; and compiles the extension modules that this
+Python's ABI lacks, or that are older than their sources. TOOLS is a folder for what compiling needs. Nothing
+is done twice: with nothing changed it takes a second.
 """
 
 import os
 import subprocess
 import sys
 import sysconfig
-import tomllib
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import tomllib
 from packaging.requirements import Requirement
 
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")

@@ -1,7 +1,8 @@
 """A Python with the real SGLang, on the CPU, and this checkout's coresched: installed once, kept, and shared.
 
-The engine, 2.4 GB, lies in the user's cache directory under a name made of its list of packages. Each checkout
-adds an environment of its own to it, in its build/ folder, with the checkout on the path and its entry points.
+The engine, 2.1 GB, lies in the user's cache directory under a name made of its list of packages. Each
+checkout adds an environment of its own to it, in its build/ folder, with the checkout on the path and its
+entry points.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ PYTHON = "3.11"
 CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-"""For every process of the engine: nothing is fetched, and one thread, for more of them wait for each other."""
+"""For every process of the engine: nothing is fetched, and one thread, since more wait for each other."""
 
 
 def engine_python() -> Path:
