@@ -105,7 +105,8 @@ def _install_engine(python: Path, engine: Path) -> str | None:
     shutil.rmtree(scratch)
     if online.returncode != 0:
         return f"pip reaches no registry: {online.stderr.strip().splitlines()[-1]}"
-    pytest.fail(f"SGLang {ENGINE_VERSION} could not be installed:\n{done.stderr[-4000:]}", pytrace=False)
+    problem = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("WARNING"))
+    pytest.fail(f"SGLang {ENGINE_VERSION} could not be installed:\n{problem[-4000:]}", pytrace=False)
 
 
 def _add_checkout(python: Path, engine: Path, own: Path) -> Path:
