@@ -24,17 +24,20 @@ class Hook:
 _SRT: Final = "sglang.srt."
 _RUNNER: Final = _SRT + "model_executor.model_runner.ModelRunner."
 _STATES: Final = _SRT + "mem_cache.memory_pool.MambaPool."
+_STARTUP: Final = _SRT + "distributed.bootstrap."
 _WORKER: Final = _SRT + "managers.tp_worker.TpModelWorker."
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
-    """For writes to states, which have no bytes."""
+    """For writes to states, which have no bytes, and for the threads of forwards on a CPU."""
 
 
 HOOKS: Final = (
     Hook(
         _SRT + "utils.common.get_available_gpu_memory", "REPLACE", memory.available_gib, ("device", "gpu_id")
     ),
+    Hook(_STARTUP + "_bind_threads_if_cpu", "REPLACE", _nothing, ("device",)),
+    Hook(_STARTUP + "_init_cpu_threads_env", "REPLACE", _nothing, ("local_omp_cpuid",)),
     Hook(_RUNNER + "load_model", "REPLACE", model.load_model),
     Hook(_RUNNER + "init_attention_backends", "REPLACE", model.init_attention_backends),
     Hook(_RUNNER + "init_cuda_graphs", "REPLACE", model.init_cuda_graphs, ("capture_decode_cuda_graph",)),
