@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coresched.errors import InputError
+from coresched_simdevice.configuration import ENABLE, MEMORY, WEIGHTS, enabled
 from coresched_simdevice.virtual.clock import VirtualClock, VirtualTime
 
 # What the simulated device needs, unless the caller says otherwise. Without a tokenizer: requests are tokens.
@@ -41,6 +42,8 @@ def boot_scheduler(server_args: Mapping[str, object], clock: VirtualClock) -> An
     """
     if "sglang.srt.managers.scheduler" in sys.modules:
         raise InputError("a scheduler needs a new process; SGLang was started in this one before")
+    if not enabled():
+        raise InputError(f"{ENABLE} is not set; set it to 1, and with it {MEMORY} and {WEIGHTS}")
     if server_args.get("prefill_delayer_queue_min_ratio") is not None:
         raise InputError(
             "prefill_delayer_queue_min_ratio must be left out; the delay it ends is timed by the real clock"

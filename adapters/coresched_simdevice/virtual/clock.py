@@ -43,7 +43,7 @@ UNSET_BEFORE = 1e-300
 
 
 class VirtualTime:
-    """Stands for the module ``time`` in modules of SGLang: its clocks are virtual, all else is the module's."""
+    """Stands for the module ``time`` in a module of SGLang: its clocks are virtual, the rest is real."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock

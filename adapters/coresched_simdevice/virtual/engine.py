@@ -33,8 +33,8 @@ class VirtualEngine:
     fields of SGLang's ServerArgs. One engine in a process.
 
     Time is virtual: it is 0 at first, moves to the end of a step when the loop waits for it, and to the next
-    arrival when the loop is idle. What the scheduler computes takes no time, unless ``charge_scheduler``: then
-    the CPU time that ordering the waiting queue really took passes too, and two runs are no longer equal.
+    arrival when the loop is idle. What the scheduler computes takes no time, unless ``charge_scheduler``:
+    then the CPU time that ordering the waiting queue really took passes too, and two runs differ.
 
     Time stands still unless `advance` runs. Several engines, each in a process of its own, can be kept in
     step: advance the one whose `next_event_s` is the least, up to the least of the others.
@@ -91,6 +91,19 @@ class VirtualEngine:
         """Forwards so far."""
         return self._timeline.steps
 
+    @property
+    def vocabulary_size(self) -> int:
+        return int(self.scheduler.model_config.vocab_size)
+
+    def require_room(self, name: str, prompt_tokens: int, output_tokens: int) -> None:
+        """Raises InputError, about ``name``, where the context or the KV pool is too small for a request."""
+        longest = self.scheduler.max_req_len - 1
+        if prompt_tokens >= self.scheduler.max_req_input_len or prompt_tokens + output_tokens > longest:
+            raise InputError(
+                f"{name}: {prompt_tokens} prompt and {output_tokens} output tokens are more than the "
+                f"{longest} that one request may have; raise context_length or the device's memory"
+            )
+
     def submit(
         self,
         request_id: str,
@@ -108,9 +121,14 @@ class VirtualEngine:
         if request_id in self._live:
             raise InputError(f"request_id {request_id!r} is in flight; give each request its own")
         if not request_id or not tokens:
-            raise InputError(f"request {request_id!r} has {len(tokens)} prompt tokens; give an id and a prompt")
+            raise InputError(
+                f"request {request_id!r} has {len(tokens)} prompt tokens; give an id and a prompt"
+            )
         if output_tokens < 1:
-            raise InputError(f"request {request_id!r}: output_tokens is {output_tokens}; it must be at least 1")
+            raise InputError(
+                f"request {request_id!r}: output_tokens is {output_tokens}; it must be at least 1"
+            )
+        self.require_room(f"request {request_id!r}", len(tokens), output_tokens)
         at = self._moment(at)
         self._push(at, generate_request(request_id, tokens, output_tokens, label))
         self._live[request_id] = Live(request_id, label, at, len(tokens))
@@ -118,13 +136,15 @@ class VirtualEngine:
     def abort(self, request_id: str, at: float | None = None) -> None:
         """Let SGLang's abort of a request arrive at ``at``, by default now.
 
-        The request ends as `Finished` with ``aborted`` set, unless it was done before. Raises InputError where
-        the id is not in flight, or is the beginning of another in flight: SGLang would abort that one too.
+        The request ends as `Finished` with ``aborted`` set, unless it was done before. Raises InputError
+        where the id is not in flight, or begins another in flight, which SGLang would abort too.
         """
         from sglang.srt.managers.io_struct import AbortReq
 
         if request_id not in self._live:
-            raise InputError(f"request_id {request_id!r} is not in flight; only such a request can be aborted")
+            raise InputError(
+                f"request_id {request_id!r} is not in flight; only such a request can be aborted"
+            )
         for other in self._live:
             if other != request_id and other.startswith(request_id):
                 raise InputError(
