@@ -33,7 +33,10 @@ class SimulatedDevice:
 
 
 def enabled(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether CORESCHED_SIMDEVICE asks for the device. Raises InputError unless it is 1, 0, empty or unset."""
+    """Whether CORESCHED_SIMDEVICE asks for the device.
+
+    Raises InputError unless it is 1, 0, empty or unset.
+    """
     value = environ.get(ENABLE, "")
     if value not in ("", "0", "1"):
         raise InputError(f"{ENABLE} is {value!r}; set it to 1 for the simulated device, or leave it out")
@@ -46,8 +49,8 @@ def read_device(environ: Mapping[str, str]) -> SimulatedDevice:
     weights = _size(environ, WEIGHTS, "50GiB")
     if weights >= memory:
         raise InputError(
-            f"{WEIGHTS} is {size_text(weights)}, which leaves nothing of {MEMORY} {size_text(memory)} for the "
-            "pools; both are of one device"
+            f"{WEIGHTS} is {size_text(weights)}, which leaves nothing of {size_text(memory)} ({MEMORY}) for "
+            "the pools; both are of one device"
         )
     text = environ.get(SPEED, "1")
     try:

@@ -5,13 +5,14 @@ Imported by SGLang only, and only when the device is on.
 
 from typing import Any
 
+from sglang.srt.platforms.cpu import CpuDeviceMixin
+from sglang.srt.platforms.device_mixin import PlatformEnum
+from sglang.srt.platforms.interface import SRTPlatform
+
 from coresched_simdevice.configuration import stop
 from coresched_simdevice.flags import refusal
 from coresched_simdevice.hooks import missing_hooks
 from coresched_simdevice.memory import ledger
-from sglang.srt.platforms.cpu import CpuDeviceMixin
-from sglang.srt.platforms.device_mixin import PlatformEnum
-from sglang.srt.platforms.interface import SRTPlatform
 
 
 class SimulatedPlatform(CpuDeviceMixin, SRTPlatform):  # type: ignore[misc]  # untyped without SGLang

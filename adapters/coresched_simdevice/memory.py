@@ -90,7 +90,7 @@ def byteless_tensors() -> Iterator[None]:
 
 
 def _lazy_zeros(like: Any) -> Any:
-    """Zeros of the shape and type of ``like``; numpy leaves it to the kernel to clear pages, torch does not."""
+    """Zeros like ``like``, from numpy, which leaves it to the kernel to clear pages; torch does not."""
     import numpy
     import torch
 

@@ -9,10 +9,11 @@ from coresched_simdevice.memory import GIB, ledger
 def load_model(runner: Any) -> None:
     """In place of ``ModelRunner.load_model``: books the weights and leaves what its callers read."""
     import torch
-    from coresched_simdevice.device import SimulatedPlatform
     from sglang.srt.configs.shared_experts import SharedExpertsConfig
     from sglang.srt.model_executor.model_runner_components.load_model_utils import resolve_sliding_window_size
     from sglang.srt.platforms import current_platform
+
+    from coresched_simdevice.device import SimulatedPlatform
 
     if not isinstance(current_platform, SimulatedPlatform):
         raise RuntimeError(

@@ -12,6 +12,7 @@ def register() -> None:
         return
     import sglang
     import torch
+
     from coresched_simdevice.execution import unpinned
     from coresched_simdevice.hooks import register_hooks, unsupported
 

@@ -91,6 +91,6 @@ def _words(tokenizer: Any) -> tuple[list[int], list[int]]:
     if letters:
         return letters, letters
     raise ValueError(
-        "coresched_simdevice: the tokenizer has neither words nor letters of its own to answer with; give the "
-        "model a directory with another tokenizer"
+        "coresched_simdevice: the tokenizer has neither words nor letters of its own to answer with; give "
+        "--tokenizer-path another one"
     )

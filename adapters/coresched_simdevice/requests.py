@@ -8,7 +8,7 @@ OUTPUTS: Final = ("return_hidden_states", "return_routed_experts", "return_sampl
 
 
 def before_validation(manager: Any, request: Any, input_ids: Any, *args: Any, **kwargs: Any) -> None:
-    """Before ``TokenizerManager._validate_one_request``. Raises ValueError, which clients get as status 400."""
+    """Before ``TokenizerManager._validate_one_request``. Raises ValueError, to clients a status of 400."""
     if problem := refusal(request):
         raise ValueError(f"the simulated device of coresched computes nothing, so {problem}")
 
