@@ -56,7 +56,7 @@ def write_model_directory(config: Path, folder: Path) -> None:
     for size in _vocabulary(json.loads(text)):
         if size < needed:
             raise InputError(
-                f"--model-config {one_line(str(config))}: vocab_size is {shown(size)}, less than the {needed} "
+                f"--model-config {one_line(str(config))}: vocab_size is {shown(size)}, below the {needed} "
                 "tokens of one for bytes; give a folder that has a tokenizer too"
             )
     folder.mkdir(parents=True)
