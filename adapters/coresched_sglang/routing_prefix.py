@@ -91,8 +91,8 @@ class RoutingPrefix:
         waiting, self._waiting = self._waiting, []
         if len(waiting) < self._waiting_count:
             raise RuntimeError(
-                "routing-prefix cannot tell which requests this SGLang admits: it removes them from the list that "
-                "it waits with; use another --schedule-policy"
+                "routing-prefix cannot tell which requests this SGLang admits, for it removes them from the "
+                "very list that was ordered; use another --schedule-policy"
             )
         self._waiting_count = 0
         if waiting:
