@@ -46,8 +46,8 @@ class Labels:
         self._unlabelled += 1
         if self._unlabelled == UNLABELLED_BEFORE_WARNING:
             logger.warning(
-                "%d of the first %d requests have no trajectory label, and routing-prefix is first come, first "
-                "served for these: send the header x-smg-routing-key (OpenAI endpoints) or routing_key in the "
+                "%d of the first %d requests have no trajectory label; routing-prefix serves these first "
+                "come, first served: send the header x-smg-routing-key (OpenAI endpoints), or routing_key in the "
                 "body (/generate)",
                 self._unlabelled,
                 self._seen,
