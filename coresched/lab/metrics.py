@@ -1,8 +1,12 @@
 """The metrics of a run, made of what it counted."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-from coresched.lab.simulator.outcome import Outcome
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the simulator imports this module
+    from coresched.lab.simulator.outcome import Outcome
 
 TAIL_PERCENTS = (5, 10)
 
