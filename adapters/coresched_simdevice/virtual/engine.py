@@ -58,6 +58,8 @@ class VirtualEngine:
         self._idle_passes = self._steps_before_idle = 0
         self.priority_s = 0.0
         """CPU seconds of this process that the policy took to order the waiting queue."""
+        self.batching_s = 0.0
+        """CPU seconds that making prefill batches took, the ordering included."""
         self.scheduling_passes = 0
         """How often it was ordered."""
         self.prefilled_tokens = 0
@@ -213,6 +215,7 @@ class VirtualEngine:
         self._on_idle, scheduler.on_idle = scheduler.on_idle, self._idle
         policy = scheduler.policy
         self._calc_priority, policy.calc_priority = policy.calc_priority, self._timed_priority
+        self._new_batch, scheduler.get_new_batch_prefill = scheduler.get_new_batch_prefill, self._timed_batch
         self._run_batch, scheduler.run_batch = scheduler.run_batch, self._counted_batch
 
     def recv_requests(self, local_reqs: list[Any] | None = None) -> list[Any]:
@@ -261,6 +264,12 @@ class VirtualEngine:
         if self._charge_scheduler:
             self._clock.wait_until(self._clock.now() + seconds)
         return result
+
+    def _timed_batch(self, *args: Any, **kwargs: Any) -> Any:
+        before = time.thread_time()
+        plan = self._new_batch(*args, **kwargs)
+        self.batching_s += time.thread_time() - before
+        return plan
 
     def _counted_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
         if batch.forward_mode.is_extend():

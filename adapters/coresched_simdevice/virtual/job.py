@@ -1,5 +1,6 @@
 """One batch on one engine as a job for a process: JSON in, JSON out."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ from coresched.errors import InputError
 from coresched.trajectory.schema import Trajectory
 from coresched_simdevice.virtual.batch import BatchResult, BatchSettings, run_batch
 from coresched_simdevice.virtual.engine import VirtualEngine
+from coresched_simdevice.virtual.passes import recorded_passes
 
 
 class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -21,6 +23,8 @@ class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     trajectories: tuple[Trajectory, ...]
     settings: BatchSettings
     charge_scheduler: bool = False
+    passes: str | None = None
+    """A file to write each scheduling pass to; routing-prefix only. See `passes.Pass`."""
 
 
 def read_job(text: bytes) -> Job:
@@ -35,6 +39,7 @@ def run_job(job: Job) -> BatchResult:
     """Boot an engine and run the batch on it. Raises InputError as these do."""
     engine = VirtualEngine(job.server_args, charge_scheduler=job.charge_scheduler)
     try:
-        return run_batch(engine, job.trajectories, job.settings)
+        with nullcontext() if job.passes is None else recorded_passes(engine, job.passes):
+            return run_batch(engine, job.trajectories, job.settings)
     finally:
         engine.close()
