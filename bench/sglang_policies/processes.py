@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,6 +21,10 @@ from bench.sglang_policies.setups import SetUp
 from coresched.errors import InputError
 
 AT_ONCE = 2
+
+Job = dict[str, Any]
+"""A `coresched_simdevice.virtual.job.Job` in JSON's types."""
+Key = TypeVar("Key", bound=Hashable)
 
 DEVICE = {
     "CORESCHED_SIMDEVICE": "1",
@@ -43,8 +47,11 @@ class Run:
     seed: int = 0
     charge_scheduler: bool = False
 
-    def job(self, models: Path) -> dict[str, Any]:
-        """A `coresched_simdevice.virtual.job.Job`. ``models`` is a folder to write to."""
+    def __str__(self) -> str:
+        return f"{self.policy.title}, {self.setup.name}, {self.model}"
+
+    def job(self, models: Path) -> Job:
+        """For a `Worker`. ``models`` is a folder to write to."""
         return {
             "server_args": {
                 **self.setup.server_args(),
@@ -103,7 +110,7 @@ class Worker:
         self._process.communicate()
         self._log.close()
 
-    def carry_out(self, job: Mapping[str, Any]) -> dict[str, Any]:
+    def carry_out(self, job: Job) -> dict[str, Any]:
         """The job's result, a `coresched_simdevice.virtual.batch.BatchResult`. Raises RunFailedError."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -123,26 +130,25 @@ class Worker:
         return result
 
 
-def run_all(python: str, runs: Sequence[Run], models: Path) -> Iterator[tuple[Run, dict[str, Any]]]:
-    """Results as they come, of two processes. Raises RunFailedError naming the run."""
+def carry_out_all(python: str, jobs: Mapping[Key, Job]) -> Iterator[tuple[Key, dict[str, Any]]]:
+    """Results as they come, of two processes. Raises RunFailedError naming the job's key."""
     with ExitStack() as stack:
         idle: SimpleQueue[Worker] = SimpleQueue()
-        for _ in range(min(AT_ONCE, len(runs))):
+        for _ in range(min(AT_ONCE, len(jobs))):
             idle.put(stack.enter_context(Worker(python)))
 
-        def carry_out(run: Run) -> dict[str, Any]:
+        def carry_out(job: Job) -> dict[str, Any]:
             worker = idle.get()
             try:
-                return worker.carry_out(run.job(models))
+                return worker.carry_out(job)
             finally:
                 idle.put(worker)
 
         pool = ThreadPoolExecutor(AT_ONCE)
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        running = {pool.submit(carry_out, run): run for run in runs}
+        running = {pool.submit(carry_out, job): key for key, job in jobs.items()}
         for done in as_completed(running):
-            run = running[done]
             try:
-                yield run, done.result()
+                yield running[done], done.result()
             except RunFailedError as error:
-                raise RunFailedError(f"{run.policy.title}, {run.setup.name}, {run.model}: {error}") from None
+                raise RunFailedError(f"{running[done]}: {error}") from None

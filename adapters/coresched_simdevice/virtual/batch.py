@@ -31,6 +31,8 @@ class BatchSettings:
     environment_policy: Literal["fcfs", "caas"] = "caas"
     seed: int = 0
     """Of the tokens."""
+    reserve_output: bool = True
+    """See `VirtualEngine.submit`."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ class _Run:
             self._turn_column(label, self.workload.output_tokens),
             label,
             now + self.times.turnaround_s + self.times.turnaround_token_s * len(conversation.prompt),
+            reserve_output=self.settings.reserve_output,
         )
 
     def _turn_column(self, label: str, column: Column[T]) -> T:

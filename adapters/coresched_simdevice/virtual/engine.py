@@ -113,10 +113,14 @@ class VirtualEngine:
         output_tokens: int,
         label: str | None = None,
         at: float | None = None,
+        *,
+        reserve_output: bool = True,
     ) -> None:
         """Let a request arrive at virtual time ``at``, by default now. It generates ``output_tokens`` tokens.
 
-        ``prompt`` are token ids below the model's vocabulary size, ``label`` is SGLang's routing key. Raises
+        ``prompt`` are token ids below the model's vocabulary size, ``label`` is SGLang's routing key. With
+        ``reserve_output`` SGLang is told that the reply has its full length (ignore_eos), reserves for it and
+        never has to retract the request; else it estimates how much of that will come. Raises
         InputError for an id in flight, an empty prompt, no output, or a time that has passed.
         """
         tokens = prompt if isinstance(prompt, array) and prompt.typecode == "q" else array("q", prompt)
@@ -132,7 +136,7 @@ class VirtualEngine:
             )
         self.require_room(f"request {request_id!r}", len(tokens), output_tokens)
         at = self._moment(at)
-        self._push(at, generate_request(request_id, tokens, output_tokens, label))
+        self._push(at, generate_request(request_id, tokens, output_tokens, label, reserve_output))
         self._live[request_id] = Live(request_id, label, at, len(tokens))
 
     def abort(self, request_id: str, at: float | None = None) -> None:
