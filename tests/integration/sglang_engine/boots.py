@@ -2,9 +2,9 @@
 
     python boots.py CASES.json FOLDER
 
-CASES.json is a list of objects: ``name``, ``arguments`` (words of the launch command) and ``environment``. Each
-case gets FOLDER/name.log, what a server would log from its arguments to its pools. SGLang keeps settings in
-globals, so a case has processes of its own, one a rank, forked from one that has imported everything.
+CASES.json is a list of objects: ``name``, ``arguments`` (words of the launch command) and ``environment``.
+Each case gets FOLDER/name.log, what a server would log from its arguments to its pools. SGLang keeps settings
+in globals, so a case has processes of its own, one a rank, forked from one that has imported everything.
 """
 
 import json
@@ -12,15 +12,10 @@ import logging
 import os
 import sys
 import traceback
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-DEVICE = (
-    *("--device", "cpu", "--load-format", "dummy"),
-    *("--attention-backend", "torch_native", "--sampling-backend", "pytorch"),
-    *("--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"),
-    "--skip-tokenizer-init",
-)
 AT_ONCE = 2
 """Cases at a time."""
 
@@ -28,12 +23,13 @@ AT_ONCE = 2
 def boot(case: dict[str, Any]) -> None:
     """What the server's launcher and the processes that it starts do, up to the event loop."""
     os.environ.update(case["environment"])
+    from coresched_simdevice.launch import FLAGS
     from sglang.srt.entrypoints.engine import _server_args_for_logging
     from sglang.srt.managers.scheduler import Scheduler
     from sglang.srt.runtime_context import SpawnRanks, publish
     from sglang.srt.server_args import PortArgs, prepare_server_args
 
-    arguments = prepare_server_args([*DEVICE, *case["arguments"]])
+    arguments = prepare_server_args([*chain(*FLAGS.items()), "--skip-tokenizer-init", *case["arguments"]])
     arguments.resolve_once()
     arguments.check_server_args()
     logging.getLogger().info(f"server_args={_server_args_for_logging(arguments)}")

@@ -1,5 +1,6 @@
 """`coresched doctor`: exit codes, both widths, JSON, one line for each mistake, the example of its page."""
 
+import dataclasses
 import json
 import re
 import shlex
@@ -25,6 +26,17 @@ from engine_reports import (
 from coresched.capacity.sglang import SglangFlags, solve_pools
 from coresched.cli import installed
 from coresched.cli.main import main
+from coresched.cli.sglang_adapters import SglangAdapters
+
+FITTING = SglangAdapters(
+    version="0.5.23",
+    tested=("0.5.22", "0.5.23"),
+    policies=("routing-prefix",),
+    discovered=True,
+    offered=("routing-prefix",),
+    plugin_lacks=(),
+    device_lacks=(),
+)
 
 PAGE = Path(__file__).parents[3] / "docs" / "doctor.md"
 
@@ -201,6 +213,7 @@ def test_versions_of_engines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         return versions[name]
 
     monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(installed, "inspect_sglang", lambda: FITTING)
     assert main(["doctor", "--json"]) == 0
     parts = {part["name"]: part for part in json.loads(capsys.readouterr().out)["installed"]}
     assert parts["sglang"]["note"] == "tested with 0.5.23, numbers may differ"
@@ -210,6 +223,61 @@ def test_versions_of_engines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         "note": "the release that is tested",
         "broken": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({}, "--schedule-policy routing-prefix is offered; tested with SGLang 0.5.23"),
+        (
+            {"version": "0.5.99"},
+            "--schedule-policy routing-prefix is offered; not tested with SGLang 0.5.99",
+        ),
+        (
+            {"plugin_lacks": ("a.b does not exist", "c.d does not exist"), "offered": ()},
+            "--schedule-policy routing-prefix is not offered: a.b does not exist; c.d does not exist; "
+            "use SGLang 0.5.23",
+        ),
+        (
+            {"discovered": False, "offered": ()},
+            "--schedule-policy routing-prefix is not offered: the entry points of coresched are not "
+            "installed; pip install it into this environment",
+        ),
+        (
+            {"offered": ()},
+            "--schedule-policy routing-prefix is not offered: SGLANG_PLATFORM is 'npu', so SGLang skips it",
+        ),
+    ],
+)
+def test_the_plugin_in_sglang(changes: dict[str, Any], note: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SGLANG_PLUGINS", raising=False)
+    monkeypatch.setenv("SGLANG_PLATFORM", "npu")
+    found = dataclasses.replace(FITTING, **changes)
+    monkeypatch.setattr(installed, "inspect_sglang", lambda: found)
+    monkeypatch.setattr(installed, "_version", lambda distribution: "0.5.23")
+    parts = {part.name: part for part in installed.installed_parts()}
+    assert parts["sglang plugin"].note == note
+    assert parts["sglang plugin"].broken is (not found.offered)
+
+
+def test_a_device_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dataclasses.replace(FITTING, device_lacks=("a.b",))
+    monkeypatch.setattr(installed, "inspect_sglang", lambda: found)
+    monkeypatch.setattr(installed, "_version", lambda distribution: "0.5.23")
+    parts = {part.name: part for part in installed.installed_parts()}
+    assert parts["sglang-sim"].version is None
+    assert parts["sglang-sim"].note.endswith("which lacks a.b")
+
+
+def test_an_sglang_that_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(installed, "_version", lambda distribution: "0.5.23")
+    assert main(["doctor"]) == 1  # it is not installed where these tests run
+    row = re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert (
+        "sglang plugin broken SGLang cannot be loaded: ModuleNotFoundError: No module named 'sglang'" in row
+    )
 
 
 @pytest.mark.parametrize("fault", ["missing", "not compiled"])
