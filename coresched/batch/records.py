@@ -22,7 +22,7 @@ IN_WORDS: dict[str, str] = {
     "returned": "put back, for another attempt",
 }
 
-_STEPS = {
+STEPS_IN_WORDS = {
     "start_inference": "sample.inference()",
     "finish_inference": "the end of sample.inference()",
     "cancel_inference": "the end of sample.inference()",
@@ -49,7 +49,7 @@ class TransitionError(RuntimeError):
         self.asked = asked
 
     def __str__(self) -> str:
-        asked = _STEPS.get(self.asked, self.asked)
+        asked = STEPS_IN_WORDS.get(self.asked, self.asked)
         return f"sample {self.sample!r} is {IN_WORDS[self.state]}, which does not allow {asked}"
 
 

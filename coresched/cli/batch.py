@@ -109,7 +109,9 @@ def _asked(args: argparse.Namespace, ask: Callable[[Any], Any]) -> Any | None:
         try:
             return ask(BatchesStub(channel))  # type: ignore[no-untyped-call]
         except grpc.RpcError as error:
-            why = told(args.service, error, tls=uses_tls(args)) or InputError(error.details())
+            why = told(args.service, error, tls=uses_tls(args)) or InputError(
+                f"{error.details()}; `coresched batch list` shows the open ones"
+            )
     if isinstance(why, InputError):
         raise why
     print(f"coresched batch: {why}", file=sys.stderr)

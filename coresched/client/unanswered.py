@@ -38,9 +38,11 @@ def hint(message: str, *, tls: bool, flag: str = "") -> str:
             "; it accepts the connection and closes it at once, as a service with TLS does: give "
             f"{ca}, and {certificate} and {key} if it asks for them"
         )
-    if "resolv" in message:
+    if "resolving" in message:
         return "; correct the host"
-    return "; start `coresched serve` there, or correct the address"
+    if "failed to connect" in message:
+        return "; start `coresched serve` there, or correct the address"
+    return ""  # it was reached, and said so itself
 
 
 def told(target: str, error: grpc.RpcError, *, tls: bool) -> InputError | ConnectionError | None:

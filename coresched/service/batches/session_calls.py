@@ -99,7 +99,8 @@ class SessionCalls:
                 StatusCode.RESOURCE_EXHAUSTED,
                 "batch",
                 f"batch {shown(name)} would be one more than {most} open batches, the most of "
-                "--max-open-batches; close another first, with `coresched batch close NAME`",
+                "--max-open-batches; close another first, with `coresched batch close NAME` (one whose "
+                "processes died makes room by itself after their grace period)",
             )
         for batch in abandoned[:excess]:
             parts.recorder.record(facts.BatchClosed(at=parts.clock.now(), key=batch.key, abandoned=True))
