@@ -26,8 +26,8 @@ MOST_WORKERS = 10_000
 
 
 def _check_share(weight: float, virtual_nodes: int) -> None:
-    # Where the most of a weight is the lower limit, the ring refuses, so that one limit is named once.
-    if weight * virtual_nodes > LARGEST_SHARE and LARGEST_WEIGHT * virtual_nodes > LARGEST_SHARE:
+    # A weight above LARGEST_WEIGHT is the ring's to refuse, unless this limit is the lower of the two.
+    if min(weight, LARGEST_WEIGHT) * virtual_nodes > LARGEST_SHARE:
         raise ValueError(
             f"weight must be at most {LARGEST_SHARE / virtual_nodes:g} with {virtual_nodes} virtual nodes, "
             f"got {weight:g}"

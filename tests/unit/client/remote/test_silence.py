@@ -68,7 +68,7 @@ async def test_a_service_that_accepts_and_says_nothing_is_noted_too(
 ) -> None:
     for name in ("async_link", "blocking_link"):
         monkeypatch.setattr(f"coresched.client.remote.{name}.ATTEMPT_S", 0.6)
-    fake.always["OpenBatch"] = Blocked(pb.OpenBatchResponse())
+    fake.always["OpenBatch"] = lambda *arguments: Blocked(pb.OpenBatchResponse())(*arguments)
     with pytest.raises(
         coresched.SessionLostError, match=r"for 1 s \(DEADLINE_EXCEEDED: Deadline Exceeded\)$"
     ):
