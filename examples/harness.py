@@ -1,4 +1,4 @@
-"""A harness of two dozen lines, for one process or many: python examples/harness.py [HOST:PORT of a service].
+"""A harness of about 40 lines, for one process or many: python examples/harness.py [HOST:PORT of a service].
 
 Each task takes three model calls with a tool between them; both are sleeps here.
 """
@@ -38,4 +38,10 @@ async def main():
     print(batch.report().totals)
 
 
-asyncio.run(main())
+try:
+    asyncio.run(main())
+except (
+    coresched.ServiceError,
+    ValueError,
+) as error:  # no service there, or it has the batch with other limits
+    sys.exit(f"harness: {error}")

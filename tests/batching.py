@@ -205,6 +205,7 @@ def snapshot(ledger: Ledger) -> dict[str, Any]:
         "batches": {
             key: {
                 "batch": (batch.tenant, batch.name, batch.options, batch.opened_at, batch.closed_at),
+                "abandoned_at": batch.abandoned_at,
                 "totals": astuple(batch.totals),
                 "open": (len(batch.open), getattr(batch.open.first(), "name", None)),
                 "sessions": list(batch.sessions),

@@ -22,13 +22,24 @@ IN_WORDS: dict[str, str] = {
     "returned": "put back, for another attempt",
 }
 
+STEPS_IN_WORDS = {
+    "start_inference": "sample.inference()",
+    "finish_inference": "the end of sample.inference()",
+    "cancel_inference": "the end of sample.inference()",
+    "request_environment": "sample.environment()",
+    "finish_environment": "the end of sample.environment()",
+    "cancel_environment": "the end of sample.environment()",
+    "finish": "the end of the sample; leave the stage first",
+}
+"""The steps of a coordinator as a harness writes them."""
+
 _IN_SLOT: tuple[State, ...] = ("admitted", "inference", "queued", "environment")
 
 
 class TransitionError(RuntimeError):
     """A step that the sample's present state does not allow; nothing was changed.
 
-    `sample`, `state` and `asked` (the step that was refused) are attributes.
+    `sample`, `state` and `asked` (the coordinator's step that was refused) are attributes.
     """
 
     def __init__(self, sample: str, state: State, asked: str) -> None:
@@ -38,7 +49,8 @@ class TransitionError(RuntimeError):
         self.asked = asked
 
     def __str__(self) -> str:
-        return f"sample {self.sample!r} is {IN_WORDS[self.state]}, which does not allow {self.asked}"
+        asked = STEPS_IN_WORDS.get(self.asked, self.asked)
+        return f"sample {self.sample!r} is {IN_WORDS[self.state]}, which does not allow {asked}"
 
 
 @dataclass(frozen=True, slots=True)

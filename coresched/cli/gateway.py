@@ -5,7 +5,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from coresched.cli.parser import CommandParser, add_command, count, number
+from coresched.cli.parser import CommandParser, add_command, count, number, weighted
 from coresched.errors import InputError
 from coresched.logs import LEVELS, event, logging_to_stderr
 
@@ -40,7 +40,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "--worker",
         action="append",
         default=[],
-        type=_weighted,
+        type=weighted,
         dest="workers",
         metavar="URL[=WEIGHT]",
         help="base URL of an engine worker, and its capacity relative to the others (default 1); repeat for "
@@ -120,13 +120,6 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         help="lines below this are left out (default %(default)s)",
     )
     parser.set_defaults(run=run)
-
-
-def _weighted(text: str) -> tuple[str, float]:
-    url, equals, weight = text.rpartition("=")
-    if not equals:
-        return text, 1.0
-    return url, number(above=0)(weight)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -71,3 +71,14 @@ def number(*, at_least: float | None = None, above: float | None = None) -> Call
         return value
 
     return parse
+
+
+def weighted(text: str) -> tuple[str, float]:
+    """NAME or NAME=WEIGHT: the name, and its weight, 1 if there is none.
+
+    The = of a URL's query is none of ours: text with ? is a name, or refused, as a whole.
+    """
+    name, equals, weight = text.rpartition("=")
+    if not equals or "?" in text:
+        return text, 1.0
+    return name, number(above=0)(weight)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coresched.cli.parser import CommandParser, add_command, count, number
+from coresched.cli.parser import CommandParser, add_command, count, number, weighted
 from coresched.errors import InputError
 from coresched.logs import LEVELS, event, logging_to_stderr
 
@@ -40,7 +40,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "--worker",
         action="append",
         default=[],
-        type=_weighted,
+        type=weighted,
         dest="workers",
         metavar="NAME[=WEIGHT]",
         help="a worker routable from the start, and its capacity relative to the others (default 1); "
@@ -127,13 +127,6 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         help="lines below this are left out; debug shows names of samples (default %(default)s)",
     )
     parser.set_defaults(run=run)
-
-
-def _weighted(text: str) -> tuple[str, float]:
-    name, equals, weight = text.rpartition("=")
-    if not equals:
-        return text, 1.0
-    return name, number(above=0)(weight)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,12 +4,10 @@ import argparse
 import asyncio
 import json
 import sys
-from pathlib import Path
 
+from coresched.cli.connection import add_credential_options, connection_of, flags_named, quiet_grpc, uses_tls
 from coresched.cli.parser import CommandParser, add_command
 from coresched.errors import InputError
-
-_CREDENTIALS = ("token", "ca", "certificate", "key")
 
 
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
@@ -31,27 +29,13 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     )
     parser.add_argument("--once", action="store_true", help="print one frame and end")
     parser.add_argument("--json", action="store_true", help="print what one frame shows as JSON and end")
-    parser.add_argument(
-        "--token",
-        metavar="TOKEN",
-        help="token of the tenant whose batches to show; other users of the machine can read arguments, so "
-        "better set CORESCHED_TOKEN",
-    )
-    parser.add_argument(
-        "--ca", type=Path, metavar="FILE", help="PEM file of the CA of the service's certificate; uses TLS"
-    )
-    parser.add_argument(
-        "--certificate",
-        type=Path,
-        metavar="FILE",
-        help="own certificate, where the service asks for one (PEM)",
-    )
-    parser.add_argument("--key", type=Path, metavar="FILE", help="private key of the own certificate (PEM)")
+    add_credential_options(parser, "token of the tenant whose batches to show")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without gRPC.
+    quiet_grpc()
     import grpc
     from rich.console import Console
 
@@ -59,23 +43,24 @@ def run(args: argparse.Namespace) -> int:
     from coresched.top.frame import Frame
     from coresched.top.watch import read_once, watch
 
+    connection = connection_of(args)
+
     def connect() -> grpc.aio.Channel:
-        return channel(args.target, token=args.token, ca=args.ca, certificate=args.certificate, key=args.key)
+        return channel(args.target, **connection)
 
     console = Console(file=sys.stdout, highlight=False)  # else it takes any terminal for UTF-8
+    tls = uses_tls(args)
     try:
-        if not (args.once or args.json):
-            if not console.is_terminal:
-                raise InputError("stdout must be a terminal for the live view; add --once or --json")
-            asyncio.run(watch(args.target, connect, console))
-            return 0
-        snapshot = asyncio.run(read_once(args.target, connect))
+        with flags_named("TARGET"):
+            if not (args.once or args.json):
+                if not console.is_terminal:
+                    raise InputError("stdout must be a terminal for the live view; add --once or --json")
+                asyncio.run(watch(args.target, connect, console, tls=tls))
+                return 0
+            snapshot = asyncio.run(read_once(args.target, connect, tls=tls))
     except ConnectionError as error:
         print(f"coresched top: {error}", file=sys.stderr)
         return 1
-    except InputError as error:
-        named = str(error).partition(" ")[0] in _CREDENTIALS
-        raise InputError(f"--{error}" if named else str(error)) from None
     if args.json:
         print(json.dumps({"target": args.target, **snapshot.as_json()}))
     else:

@@ -24,34 +24,39 @@ def connect(
     ca: str | Path | None = None,
     certificate: str | Path | None = None,
     key: str | Path | None = None,
+    workers: None = None,
+    load_bound: None = None,
 ) -> async_batch.RemoteBatch:
     """The batch of that name at the service, opened if it is not there: `async with connect(...) as batch`.
 
     `target` is HOST:PORT or unix:PATH of `coresched serve`. The options of the batch are those of
-    `coresched.Batch`, and count for all processes in it: whoever joins asks for the same. Workers are the
-    service's. A process that was silent for `grace_s` (1 to 3600 seconds) has left, and what it held goes to
-    others; a service that does not answer for so long is given up. With `keep_open` the batch stays when its
-    last process leaves. `token`, `ca`, `certificate` and `key` are as in `coresched.client.credentials`.
+    `coresched.Batch`, and count for all processes in it: whoever joins asks for the same. Workers and their
+    load bound are the service's: `workers` and `load_bound` are refused with a TypeError. A process that was
+    silent for `grace_s` (1 to 3600 seconds) has left, and what it held goes to others; a service that does
+    not answer for so long is given up. With `keep_open` the batch stays when its last process leaves, until
+    it is closed. `token`, `ca`, `certificate` and `key` are as in `coresched.client.credentials`.
 
-    Raises TypeError or ValueError for a bad option; entering it raises ValueError if the service refuses one
-    or the batch has others, SessionLostError if the service does not answer.
+    Raises TypeError or ValueError for a bad option or target; entering it raises ValueError if the service
+    refuses one or the batch has others, SessionLostError if the service does not answer. A service that has
+    not answered for 2.5 s is noted by a warning of the logger "coresched.client".
     """
     from coresched.client.remote.async_batch import RemoteBatch
-    from coresched.client.remote.options import Connection, checked
+    from coresched.client.remote.options import Connection, checked, refuse_workers
 
-    return RemoteBatch(
-        Connection(target=target, token=token, ca=ca, certificate=certificate, key=key),
-        checked(
-            batch,
-            sample_concurrency,
-            environment_concurrency,
-            environment_policy,
-            band_s,
-            bucket_s,
-            grace_s,
-            keep_open,
-        ),
+    refuse_workers(workers, load_bound)
+    asked = checked(
+        batch,
+        sample_concurrency,
+        environment_concurrency,
+        environment_policy,
+        band_s,
+        bucket_s,
+        grace_s,
+        keep_open,
     )
+    connection = Connection(target=target, token=token, ca=ca, certificate=certificate, key=key)
+    connection.check()
+    return RemoteBatch(connection, asked)
 
 
 def connect_blocking(
@@ -69,21 +74,24 @@ def connect_blocking(
     ca: str | Path | None = None,
     certificate: str | Path | None = None,
     key: str | Path | None = None,
+    workers: None = None,
+    load_bound: None = None,
 ) -> blocking_batch.RemoteBatch:
     """The same as `coresched.connect`, for threads: `with connect(...) as batch`."""
     from coresched.client.remote.blocking_batch import RemoteBatch
-    from coresched.client.remote.options import Connection, checked
+    from coresched.client.remote.options import Connection, checked, refuse_workers
 
-    return RemoteBatch(
-        Connection(target=target, token=token, ca=ca, certificate=certificate, key=key),
-        checked(
-            batch,
-            sample_concurrency,
-            environment_concurrency,
-            environment_policy,
-            band_s,
-            bucket_s,
-            grace_s,
-            keep_open,
-        ),
+    refuse_workers(workers, load_bound)
+    asked = checked(
+        batch,
+        sample_concurrency,
+        environment_concurrency,
+        environment_policy,
+        band_s,
+        bucket_s,
+        grace_s,
+        keep_open,
     )
+    connection = Connection(target=target, token=token, ca=ca, certificate=certificate, key=key)
+    connection.check()
+    return RemoteBatch(connection, asked)

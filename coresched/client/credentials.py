@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 
 from coresched.client.bearer import BearerChannel, BlockingBearer
+from coresched.client.target import check_target
 from coresched.errors import InputError
 from coresched.pem import authorities, key_pair
 
@@ -33,18 +34,18 @@ def channel(
 ) -> grpc.aio.Channel:
     """A grpc.aio channel to a server; it connects with its first call.
 
-    ``target``: HOST:PORT, unix:PATH or another name of gRPC. ``token``: the tenant's token; None is that of
-    the environment variable CORESCHED_TOKEN, if it is set and not empty. ``ca``: PEM file of the CA that the
-    server's certificate must be of. ``certificate``, ``key``: PEM files of the client's own certificate, for
-    servers that ask for one; without ``ca``, the CAs are gRPC's own. Any of the three makes it TLS.
-    ``options``: further channel arguments of gRPC.
+    ``target``: HOST:PORT, unix:PATH or another name of gRPC, such as dns:///HOST:PORT. ``token``: the
+    tenant's token; None is that of the environment variable CORESCHED_TOKEN, if it is set and not empty.
+    ``ca``: PEM file of the CA that the server's certificate must be of. ``certificate``, ``key``: PEM files
+    of the client's own certificate, for servers that ask for one; without ``ca``, the CAs are gRPC's own. Any
+    of the three makes it TLS. ``options``: further channel arguments of gRPC.
 
-    Raises InputError, naming the parameter, for a file that cannot be used, a token that cannot be sent, and
-    a token that would travel in the clear to another machine.
+    Raises TypeError, or InputError naming the parameter: for a target that is no place, a file that cannot be
+    used, a token that cannot be sent, and a token that would travel in the clear to another machine.
     """
-    wanted = _checked(target, token, ca, certificate, key)
-    if wanted.tls is not None:
-        return grpc.aio.secure_channel(target, wanted.tls, options)
+    wanted = check_connection(target, token, ca, certificate, key)
+    if wanted.tls:
+        return grpc.aio.secure_channel(target, _tls_credentials(wanted), options)
     if wanted.token is None:
         return grpc.aio.insecure_channel(target, options)
     return BearerChannel(grpc.aio.insecure_channel(target, [*options, *_PLAIN_WITH_TOKEN]), wanted.token)
@@ -60,9 +61,9 @@ def blocking_channel(
     options: Options = (),
 ) -> grpc.Channel:
     """The same as `channel`, for threads."""
-    wanted = _checked(target, token, ca, certificate, key)
-    if wanted.tls is not None:
-        return grpc.secure_channel(target, wanted.tls, options)
+    wanted = check_connection(target, token, ca, certificate, key)
+    if wanted.tls:
+        return grpc.secure_channel(target, _tls_credentials(wanted), options)
     if wanted.token is None:
         return grpc.insecure_channel(target, options)
     return grpc.intercept_channel(
@@ -71,21 +72,32 @@ def blocking_channel(
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
-    """With TLS, its credentials contain the token."""
+class Checked:
+    """What a connection is made with: the token, and the contents of the PEM files."""
 
-    tls: grpc.ChannelCredentials | None
     token: str | None
+    tls: bool
+    trusted: bytes | None = None
+    private: bytes | None = None
+    chain: bytes | None = None
 
 
-def _checked(
+def check_connection(
     target: str,
     token: str | None,
     ca: str | Path | None,
     certificate: str | Path | None,
     key: str | Path | None,
-) -> _Checked:
+) -> Checked:
+    """What `channel` goes by, read and checked; nothing of gRPC is made. Raises as `channel` does."""
+    check_target(target)
     token, name = _token(token)
+    files = {"ca": ca, "certificate": certificate, "key": key}
+    for field, file in files.items():
+        if not (file is None or isinstance(file, str | Path)):
+            raise TypeError(
+                f"{field} must be the path of a PEM file, got {file!r} of type {type(file).__name__}"
+            )
     if (certificate is None) != (key is None):
         given, missing = ("certificate", "key") if key is None else ("key", "certificate")
         raise InputError(f"{given} must be given with {missing}; add it")
@@ -95,17 +107,22 @@ def _checked(
                 f"{name} must not travel in the clear to target {target!r}; give ca for TLS, or a loopback "
                 "or unix: target"
             )
-        return _Checked(None, token)
+        return Checked(token, tls=False)
     trusted = authorities(Path(ca), "ca") if ca is not None else None
     private = chain = None
     if certificate is not None and key is not None:
         private, chain = key_pair(
             Path(certificate), Path(key), fields=("certificate", "key"), of_server=False
         )
-    tls = grpc.ssl_channel_credentials(trusted, private, chain)
-    if token is not None:
-        tls = grpc.composite_channel_credentials(tls, grpc.access_token_call_credentials(token))
-    return _Checked(tls, token)
+    return Checked(token, True, trusted, private, chain)
+
+
+def _tls_credentials(wanted: Checked) -> grpc.ChannelCredentials:
+    """With the token in them, if there is one."""
+    tls = grpc.ssl_channel_credentials(wanted.trusted, wanted.private, wanted.chain)
+    if wanted.token is not None:
+        tls = grpc.composite_channel_credentials(tls, grpc.access_token_call_credentials(wanted.token))
+    return tls
 
 
 def _token(token: str | None) -> tuple[str | None, str]:
@@ -113,6 +130,8 @@ def _token(token: str | None) -> tuple[str | None, str]:
     name = "token"
     if token is None:
         token, name = os.environ.get(TOKEN_VARIABLE) or None, TOKEN_VARIABLE
+    if not (token is None or isinstance(token, str)):
+        raise TypeError(f"{name} must be a str, got a value of type {type(token).__name__}")
     if token is not None and not re.fullmatch("[!-~]+", token):
         raise InputError(f"{name} must be of visible ASCII characters without spaces; correct it")
     return token, name

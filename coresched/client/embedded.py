@@ -174,6 +174,7 @@ class Batch(BatchBase):
         They hold their sample slots already: enter each one with `async with`, which ends it. Without any
         sample in the batch it waits for the first.
         """
+        self._local.check_open()
         while True:
             check_loop(self._loop)
             wait = _Wait()

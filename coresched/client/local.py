@@ -17,7 +17,7 @@ from coresched.batch.coordinator import Coordinator
 from coresched.batch.records import BatchSummary, SampleTimes, TransitionError
 from coresched.client.errors import BatchClosedError as BatchClosedError
 from coresched.client.turn import ROUTING_HEADER as ROUTING_HEADER
-from coresched.core.checks import check_label
+from coresched.core.checks import check_label, check_several
 from coresched.core.ring import LoadBoundedRouter
 
 _ENDED = ("finished", "withdrawn")
@@ -30,6 +30,11 @@ class BatchReport:
     totals: BatchSummary
     samples: dict[str, SampleTimes]
     """By sample id, in submission order."""
+
+
+def checked_ids(ids: Iterable[str]) -> list[str]:
+    """Sample ids to submit. Raises TypeError or ValueError for anything else, a lone str among it."""
+    return [check_label(id, "sample id") for id in check_several(ids, "ids", "an iterable of sample ids")]
 
 
 class Waiter(Protocol):
@@ -128,7 +133,7 @@ class LocalBatch:
 
     def offer(self, names: Iterable[str]) -> None:
         """Make samples known for `seek` to take, in order; those known already stay as they are."""
-        checked = [check_label(name, "sample id") for name in names]
+        checked = checked_ids(names)
         with self._lock:
             now = self._now()
             for name in checked:
@@ -259,6 +264,11 @@ class LocalBatch:
     def summary(self) -> BatchSummary:
         with self._lock:
             return self._coordinator.summary()
+
+    def check_open(self) -> None:
+        """Raises RuntimeError before the batch was entered, BatchClosedError after its end."""
+        with self._lock:
+            self._check_open()
 
     def _check_open(self) -> float:
         """When the batch was entered, on the system's monotonic clock."""

@@ -93,6 +93,8 @@ def own_or_given(
                 f"got {sorted(workers)!r}"
             )
         return router
+    if not (weights is None or isinstance(weights, Mapping)):
+        raise TypeError(f"weights must map names of workers to numbers, got {weights!r}")
     shares = dict.fromkeys(workers, 1.0)
     for name, weight in (weights or {}).items():
         if name not in shares:

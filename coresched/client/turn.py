@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from coresched.client.label import Scope, check_header_text, end_scope, open_scope
+from coresched.core.checks import check_several
 
 ROUTING_HEADER = "x-smg-routing-key"  # the consistent-hash key of the SGLang Model Gateway
 
 
 def checked_exclude(exclude: Collection[str]) -> tuple[str, ...]:
     """Raises TypeError for anything but a collection of names."""
-    names = tuple(exclude)
-    if isinstance(exclude, str) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"exclude must be a collection of worker names, got {exclude!r}")
+    what = "a collection of worker names"
+    names = tuple(check_several(exclude, "exclude", what))
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"exclude must be {what}, got {exclude!r}")
     return names
 
 

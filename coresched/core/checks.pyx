@@ -47,6 +47,19 @@ cpdef str check_label(object value, str name):
     return PyUnicode_FromObject(value)  # a subclass may compare and hash as it likes
 
 
+cpdef list check_several(object value, str name, str what):
+    """The items of an iterable. A str or bytes is none: its characters are never what is meant."""
+    items = None
+    if not isinstance(value, (str, bytes)):
+        try:
+            items = iter(value)
+        except TypeError:
+            pass
+    if items is None:
+        raise TypeError(f"{name} must be {what}, got {shown(value)} of type {type(value).__name__}")
+    return list(items)
+
+
 cpdef double check_finite(object value, str name) except? -1.0:
     """The int or float as a double; NaN, infinities and ints beyond the doubles are refused."""
     cdef double number

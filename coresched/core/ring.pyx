@@ -11,7 +11,14 @@ from fractions import Fraction
 
 from mmh3 import hash64
 
-from coresched.core.checks cimport check_count, check_finite, check_label, check_positive, shown
+from coresched.core.checks cimport (
+    check_count,
+    check_finite,
+    check_label,
+    check_positive,
+    check_several,
+    shown,
+)
 
 # Both numbers are part of the routing: changing one moves every label.
 cdef object POINT_SEED = 0
@@ -64,8 +71,6 @@ cdef class LoadBoundedRouter:
     """
 
     def __cinit__(self, workers, load_bound=1.25, virtual_nodes=128):
-        if isinstance(workers, str):
-            raise TypeError(f"workers must be names or a mapping to weights, got the str {shown(workers)}")
         self.load_bound = check_finite(load_bound, "load_bound")
         if self.load_bound < 1.0:
             raise ValueError(f"load_bound must be at least 1, got {shown(load_bound)}")
@@ -78,7 +83,9 @@ cdef class LoadBoundedRouter:
         self._names = []
         self._shares = []
         self._free = []
-        weighted = workers.items() if isinstance(workers, Mapping) else [(name, 1.0) for name in workers]
+        weighted = workers.items() if isinstance(workers, Mapping) else [
+            (name, 1.0) for name in check_several(workers, "workers", "names or a mapping to weights")
+        ]
         for name, weight in weighted:
             self._join(check_label(name, "worker"), check_weight(weight, f"weight of {shown(name)}"))
         self._share()
@@ -96,8 +103,7 @@ cdef class LoadBoundedRouter:
         label = check_label(label, "label")
         if type(exclude) is tuple and not exclude:
             return self.worker_name(self.place(label))
-        if isinstance(exclude, str):
-            raise TypeError(f"exclude must be a collection of worker names, got the one str {shown(exclude)}")
+        exclude = check_several(exclude, "exclude", "a collection of worker names")
         excluded = {self._known_slot(name, "exclude") for name in exclude}
         point = self._first_point(label)
         self._walk += 1

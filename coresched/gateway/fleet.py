@@ -14,6 +14,9 @@ from coresched.metrics.histogram import DECISION_S, Histogram
 LARGEST_SHARE = 1 << 20
 """Most points on the ring that a worker may have: about a second of work at the start."""
 
+LARGEST_WEIGHT = 1000
+"""Of LoadBoundedRouter."""
+
 
 class NoWorkerError(LookupError):
     """There is no healthy worker that could take the request."""
@@ -55,7 +58,8 @@ class Fleet:
         Raises what LoadBoundedRouter raises, and ValueError over LARGEST_SHARE.
         """
         for worker in workers:
-            if worker.weight * virtual_nodes > LARGEST_SHARE:
+            # A weight above LARGEST_WEIGHT is the ring's to refuse, unless this limit is the lower of the two.
+            if min(worker.weight, LARGEST_WEIGHT) * virtual_nodes > LARGEST_SHARE:
                 raise ValueError(
                     f"weight must be at most {LARGEST_SHARE / virtual_nodes:g} with {virtual_nodes} virtual "
                     f"nodes, got {worker.weight:g}"

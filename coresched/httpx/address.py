@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import httpx
 
 from coresched.client.routed import Claim, claim
-from coresched.core.checks import check_label
+from coresched.core.checks import check_label, check_several
 
 _ASKED = "coresched_asked"  # request extension, which a redirect keeps: the origin that the caller asked
 
@@ -29,14 +29,21 @@ def _worker_url(name: str, url: object) -> httpx.URL:
         )
     if parsed.query or parsed.fragment:
         raise ValueError(f"{rule}, without query and fragment, got {url!r}")
+    if parsed.path.rstrip("/").endswith("/v1"):
+        raise ValueError(
+            f"worker {name!r} must have a URL without /v1 at its end, got {url!r}; the request brings it, "
+            "from a client's base_url such as 'http://workers/v1'"
+        )
     return parsed.copy_with(path=parsed.path.rstrip("/") or "/")
 
 
 def worker_urls(workers: Iterable[str] | Mapping[str, str]) -> dict[str, httpx.URL]:
     """Base URL by worker name. Raises TypeError or ValueError for what is no set of distinct base URLs."""
-    if isinstance(workers, str):
-        raise TypeError(f"workers must be URLs or a mapping from names to URLs, got the str {workers!r}")
-    named = workers.items() if isinstance(workers, Mapping) else [(url, url) for url in workers]
+    if isinstance(workers, Mapping):
+        named = list(workers.items())
+    else:
+        listed = check_several(workers, "workers", "URLs or a mapping from names to URLs")
+        named = [(url, url) for url in listed]
     urls: dict[str, httpx.URL] = {}
     for name, url in named:
         name = check_label(name, "worker")

@@ -27,7 +27,8 @@ from coresched.httpx.sending import LIMITS, NO_CONNECTION, check_factory
 class Transport(httpx.AsyncBaseTransport):
     """Routes each request of an `httpx.AsyncClient` to the worker of its trajectory label.
 
-    `workers`: base URLs, or a mapping from names to them. A path in a worker's URL goes before the request's.
+    `workers`: base URLs, or a mapping from names to them. A path in a worker's URL goes before the request's,
+    which has the /v1 already: a worker's URL that ends with it is refused.
     `weights`: relative capacities by name, 1 for who is left out. `load_bound`, `virtual_nodes`: as for
     LoadBoundedRouter. `router`: in their place, a SharedRouter over the same names, to share its counts
     between transports. `label_header`: carries the label to the worker; a request that has it already is

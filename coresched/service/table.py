@@ -18,12 +18,16 @@ from coresched.service.refusal import RefusedError, checked_label, refuse_argume
 LARGEST_SHARE = 1 << 20
 """Most points on the ring that a registered worker may have: about a second of work for the server."""
 
+LARGEST_WEIGHT = 1000
+"""Of LoadBoundedRouter."""
+
 MOST_WORKERS = 10_000
 """Most workers of a table, those that are draining or removed included."""
 
 
 def _check_share(weight: float, virtual_nodes: int) -> None:
-    if weight * virtual_nodes > LARGEST_SHARE:
+    # A weight above LARGEST_WEIGHT is the ring's to refuse, unless this limit is the lower of the two.
+    if min(weight, LARGEST_WEIGHT) * virtual_nodes > LARGEST_SHARE:
         raise ValueError(
             f"weight must be at most {LARGEST_SHARE / virtual_nodes:g} with {virtual_nodes} virtual nodes, "
             f"got {weight:g}"

@@ -111,6 +111,8 @@ def _batch(batch: pb.BatchProgress, plain: bool) -> Iterator[RenderableType]:
     if batch.HasField("oldest_environment_wait_s"):
         facts.append(f"oldest wait {_time(batch.oldest_environment_wait_s)}")
     facts += [f"turns {batch.turns:,}", _number(batch.sessions, "session", "sessions")]
+    if batch.HasField("abandoned_s"):
+        facts.append(f"abandoned for {_time(batch.abandoned_s)}")
     if batch.readmissions:
         facts.append(f"readmitted {batch.readmissions:,}")
     yield Flow(facts)

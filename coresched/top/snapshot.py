@@ -21,7 +21,11 @@ _TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Open batches in order of opening, then those that were closed while they were watched; the workers."""
+    """Batches and workers.
+
+    Open batches that processes are in come first, in order of opening, then those without, then those that
+    were closed while they were watched.
+    """
 
     batches: tuple[pb.BatchProgress, ...]
     workers: router_pb2.ListWorkersResponse
@@ -59,7 +63,8 @@ class Reader:
             if name in still or len(self._closed) > CLOSED_SHOWN:
                 del self._closed[name]
         self._open = still
-        return Snapshot((*listed.batches, *self._closed.values()), workers)
+        in_use_first = sorted(listed.batches, key=lambda batch: batch.sessions == 0)
+        return Snapshot((*in_use_first, *self._closed.values()), workers)
 
     async def _report(self, batches: Any, name: str) -> pb.BatchProgress | None:
         """Where a batch ended; None if the service does not know it any more."""

@@ -16,31 +16,24 @@ import grpc
 from rich.console import Console
 from rich.live import Live
 
+from coresched.client.unanswered import told
 from coresched.errors import InputError
 from coresched.top.frame import Frame
 from coresched.top.snapshot import Reader, Snapshot
 
 _INTERVAL_S = 1.0
-_LASTING = (
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.UNIMPLEMENTED,
-)
 
 
-async def read_once(target: str, connect: Callable[[], grpc.aio.Channel]) -> Snapshot:
+async def read_once(target: str, connect: Callable[[], grpc.aio.Channel], *, tls: bool) -> Snapshot:
     """One snapshot. Raises InputError if the service refuses it, ConnectionError if it does not answer."""
     async with connect() as channel:
         try:
             return await Reader().read(channel)
         except grpc.aio.AioRpcError as error:
-            _refuse_lasting(target, error)
-            raise ConnectionError(
-                f"no answer from {target}: {_reason(error)}; start `coresched serve` there"
-            ) from None
+            raise (told(target, error, tls=tls) or error) from None
 
 
-async def watch(target: str, connect: Callable[[], grpc.aio.Channel], console: Console) -> None:
+async def watch(target: str, connect: Callable[[], grpc.aio.Channel], console: Console, *, tls: bool) -> None:
     """Draw until SIGINT or the key q. Raises InputError if the service refuses what is asked for."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -69,7 +62,9 @@ async def watch(target: str, connect: Callable[[], grpc.aio.Channel], console: C
                     snapshot = reading.result()
                     state, fresh = "", time.monotonic()
                 except grpc.aio.AioRpcError as error:
-                    _refuse_lasting(target, error)
+                    why = told(target, error, tls=tls)
+                    if isinstance(why, InputError):
+                        raise why from None
                     state = f"reconnecting, {time.monotonic() - fresh:.0f} s"
                     # A channel that failed waits ever longer before it tries again.
                     await channel.close()
@@ -105,17 +100,3 @@ def _keys(stopped: asyncio.Event) -> Iterator[None]:
     finally:
         loop.remove_reader(descriptor)
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-def _refuse_lasting(target: str, error: grpc.aio.AioRpcError) -> None:
-    """Raise InputError for what another try would not change."""
-    if error.code() is grpc.StatusCode.UNAUTHENTICATED:
-        raise InputError(f"target {target} refuses the call: {_reason(error)}; give --token") from None
-    if error.code() in _LASTING:
-        raise InputError(
-            f"target {target} must be a coresched serve of this version, it refuses: {_reason(error)}"
-        ) from None
-
-
-def _reason(error: grpc.aio.AioRpcError) -> str:
-    return " ".join((error.details() or error.code().name).split())

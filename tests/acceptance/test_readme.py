@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from served import served
+
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 
@@ -20,6 +22,16 @@ def test_the_harness_example_runs_as_it_stands(tmp_path: Path) -> None:
         [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert finished.returncode == 0, finished.stderr
+
+
+def test_one_line_changes_for_many_processes() -> None:
+    (example,) = blocks("python")
+    here = re.search(r"coresched\.Batch\(\s*(.*?), workers=.*?\n    \)", example, flags=re.DOTALL)
+    assert here is not None
+    (said,) = re.findall(r"`(coresched\.connect\(.*?), \.\.\.\)`", README)
+    with served() as (address, _):
+        there = f"{said}, {here[1]})".replace("127.0.0.1:50071", address)
+        exec(compile(example.replace(here[0], there), "README.md", "exec"), {"__name__": "readme"})
 
 
 def test_the_command_that_ci_runs_is_the_readmes() -> None:

@@ -168,6 +168,8 @@ async def test_what_happens_to_workers_is_said() -> None:
     [
         ([], "--worker must be given at least once"),
         (["--worker", "w0"], "--worker must be a base URL"),
+        (["--worker", "http://w:1?x=1"], "got 'http://w:1?x=1', which has a query"),
+        (["--worker", "http://w=1e9"], "weight of 'http://w' must be at most 1000, got 1000000000.0"),
         (["--worker", "http://w=heavy"], "'heavy' is not a number"),
         (["--worker", "http://w=1001"], "weight of 'http://w' must be at most 1000"),
         (["--worker", "http://w=1000", "--virtual-nodes", "65536"], "weight must be at most 16 with 65536"),

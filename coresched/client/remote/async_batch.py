@@ -11,14 +11,13 @@ from types import TracebackType
 from coresched.batch.records import BatchSummary
 from coresched.client.embedded import check_loop
 from coresched.client.errors import BatchClosedError, ServiceError
-from coresched.client.local import BatchReport
+from coresched.client.local import BatchReport, checked_ids
 from coresched.client.remote.async_link import CLEANUP_S, Link, Wait
 from coresched.client.remote.async_sample import Sample
 from coresched.client.remote.batching import messages
 from coresched.client.remote.options import Asked, Connection
 from coresched.client.remote.records import summary
-from coresched.client.remote.session import Session
-from coresched.core.checks import check_label
+from coresched.client.remote.session import NOTE_S, Session
 from coresched.v1 import batches_pb2 as pb
 
 
@@ -34,7 +33,7 @@ class RemoteBatch:
 
     def __init__(self, connection: Connection, asked: Asked) -> None:
         self._connection = connection
-        self._session = Session(connection.target, asked)
+        self._session = Session(connection.target, asked, tls=connection.tls)
         self._left = False
         # Waits for any admission that were cancelled: if one was granted in that moment, the same
         # request gets the same sample.
@@ -46,7 +45,8 @@ class RemoteBatch:
         Raises TypeError or ValueError for an id that is no label or was used by this process before. Entering
         it raises SampleEndedError if it ended before, SampleTakenError if another process has it.
         """
-        return Sample(self._link, self._session.claim(id))
+        name = self._session.claim(id)
+        return Sample(self._link, name)
 
     async def submit(self, ids: Iterable[str]) -> None:
         """Make samples known, in order, so that `admissions` of any process takes them up.
@@ -54,7 +54,7 @@ class RemoteBatch:
         Those known already stay as they are: each process may submit the whole list. Raises TypeError or
         ValueError for an id that is no label, before any is submitted.
         """
-        names = list(dict.fromkeys(check_label(id, "sample id") for id in ids))
+        names = list(dict.fromkeys(checked_ids(ids)))
         self._session.check()
         check_loop(self._link.loop)
         for several in messages(names):
@@ -66,9 +66,9 @@ class RemoteBatch:
         They hold their sample slots already: enter each one with `async with`, which ends it. Without any
         sample in the batch it waits for the first.
         """
-        link = self._link
         while True:
             self._session.check()
+            link = self._link
             check_loop(link.loop)
             request = self._again.popleft() if self._again else self._session.any_admission()
             try:
@@ -101,13 +101,20 @@ class RemoteBatch:
 
     async def __aenter__(self) -> RemoteBatch:
         request = self._session.begin()
-        self._link = link = Link(self._connection, self._session)
+        try:
+            self._link = link = Link(self._connection, self._session)
+        except BaseException:
+            self._session.closed()
+            raise
+        noting = link.loop.call_later(NOTE_S, self._session.note_silence)
         try:
             self._session.begun(await link.call(link.stub.OpenBatch, request))
         except BaseException:
             self._session.closed()
             await link.close()
             raise
+        finally:
+            noting.cancel()
         self._beats = link.loop.create_task(link.beat())
         return self
 

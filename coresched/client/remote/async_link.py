@@ -57,10 +57,11 @@ class Link:
             try:
                 reply = await method(request, timeout=None if waits else ATTEMPT_S)
             except grpc.aio.AioRpcError as error:
-                self.session.failed(error.code(), error.details() or "")
+                code, message = error.code(), error.details() or ""
             else:
                 self.session.answered()
                 return reply
+            self.session.failed(code, message)  # out here, so that what it raises stands alone
             await asyncio.sleep(min(next(pauses), self.session.left_s()))
 
     async def state_of(self, name: str) -> int:

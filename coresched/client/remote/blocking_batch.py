@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 
 from coresched.batch.records import BatchSummary
 from coresched.client.errors import BatchClosedError, ServiceError
-from coresched.client.local import BatchReport
+from coresched.client.local import BatchReport, checked_ids
 from coresched.client.remote.batching import messages
 from coresched.client.remote.blocking_link import CLEANUP_S, BlockingLink, BlockingWait
 from coresched.client.remote.blocking_sample import Sample
 from coresched.client.remote.options import Asked, Connection
 from coresched.client.remote.records import summary
-from coresched.client.remote.session import Session
-from coresched.core.checks import check_label
+from coresched.client.remote.session import NOTE_S, Session
 from coresched.v1 import batches_pb2 as pb
 
 
@@ -32,7 +32,7 @@ class RemoteBatch:
 
     def __init__(self, connection: Connection, asked: Asked) -> None:
         self._connection = connection
-        self._session = Session(connection.target, asked)
+        self._session = Session(connection.target, asked, tls=connection.tls)
         self._left = False
         # Waits for any admission that were interrupted: if one was granted in that moment, the same
         # request gets the same sample.
@@ -44,7 +44,8 @@ class RemoteBatch:
         Raises TypeError or ValueError for an id that is no label or was used by this process before. Entering
         it raises SampleEndedError if it ended before, SampleTakenError if another process has it.
         """
-        return Sample(self._link, self._session.claim(id))
+        name = self._session.claim(id)
+        return Sample(self._link, name)
 
     def submit(self, ids: Iterable[str]) -> None:
         """Make samples known, in order, so that `admissions` of any process takes them up.
@@ -52,7 +53,7 @@ class RemoteBatch:
         Those known already stay as they are: each process may submit the whole list. Raises TypeError or
         ValueError for an id that is no label, before any is submitted.
         """
-        names = list(dict.fromkeys(check_label(id, "sample id") for id in ids))
+        names = list(dict.fromkeys(checked_ids(ids)))
         self._session.check()
         for several in messages(names):
             self._link.submit(several)
@@ -63,9 +64,9 @@ class RemoteBatch:
         They hold their sample slots already: enter each one with `with`, which ends it. Without any
         sample in the batch it waits for the first. Several threads may each iterate.
         """
-        link = self._link
         while True:
             self._session.check()
+            link = self._link
             try:
                 request = self._again.popleft()
             except IndexError:
@@ -103,13 +104,22 @@ class RemoteBatch:
 
     def __enter__(self) -> RemoteBatch:
         request = self._session.begin()
-        self._link = link = BlockingLink(self._connection, self._session)
+        try:
+            self._link = link = BlockingLink(self._connection, self._session)
+        except BaseException:
+            self._session.closed()
+            raise
+        noting = threading.Timer(NOTE_S, self._session.note_silence)
+        noting.daemon = True
+        noting.start()
         try:
             self._session.begun(link.call(link.stub.OpenBatch, request))
         except BaseException:
             self._session.closed()
             link.close()
             raise
+        finally:
+            noting.cancel()
         link.begin()
         return self
 

@@ -58,10 +58,11 @@ class BlockingLink:
             try:
                 reply = method(request, timeout=left_s)
             except grpc.RpcError as error:
-                self.session.failed(*_status(error))
+                code, message = _status(error)
             else:
                 self.session.answered()
                 return reply
+            self.session.failed(code, message)  # out here, so that what it raises stands alone
             time.sleep(min(next(pauses), self.session.left_s()))
 
     def try_call(self, method: Any, request: Any) -> None:

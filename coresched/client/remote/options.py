@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from coresched.batch.coordinator import Coordinator
+from coresched.client.credentials import check_connection
 from coresched.core.checks import check_label, check_positive
 from coresched.v1 import batches_pb2 as pb
 
@@ -23,6 +24,14 @@ class Connection:
     certificate: str | Path | None = None
     key: str | Path | None = None
 
+    @property
+    def tls(self) -> bool:
+        return self.ca is not None or self.certificate is not None
+
+    def check(self) -> None:
+        """Raises what `coresched.client.credentials.channel` would."""
+        check_connection(self.target, self.token, self.ca, self.certificate, self.key)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -32,6 +41,20 @@ class Asked:
     options: pb.BatchOptions
     grace_s: float
     keep_open: bool
+
+
+def refuse_workers(workers: object, load_bound: object) -> None:
+    """Raises TypeError for an option of `coresched.Batch` that a service's batch has from its service."""
+    for name, given, flag in (
+        ("workers", workers, "--worker NAME"),
+        ("load_bound", load_bound, "--load-bound A"),
+    ):
+        if given is not None:
+            more = " or the rpc RegisterWorker" if name == "workers" else ""
+            raise TypeError(
+                f"{name} must be given to the service, by `coresched serve {flag}`{more}, not to connect; "
+                "leave it out"
+            )
 
 
 def checked(
@@ -53,6 +76,10 @@ def checked(
         band_s=band_s,
         bucket_s=bucket_s,
     )
+    if not isinstance(keep_open, bool):
+        raise TypeError(
+            f"keep_open must be True or False, got {keep_open!r} of type {type(keep_open).__name__}"
+        )
     grace = check_positive(grace_s, "grace_s")
     if not 1 <= grace <= 3600:
         raise ValueError(f"grace_s must be from 1 to 3600 seconds, got {grace_s!r}")

@@ -5,6 +5,7 @@ No I/O here: the asynchronous and the blocking client do that, and tell the sess
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -20,10 +21,16 @@ from coresched.client.local import BatchReport
 from coresched.client.remote.attempts import passing, refusal
 from coresched.client.remote.options import Asked
 from coresched.client.remote.records import summary
+from coresched.client.unanswered import hint
 from coresched.core.checks import check_label
 from coresched.v1 import batches_pb2 as pb
 
 _LONGEST_BEAT_S = 15.0  # so that the connection is never silent for as long as its keepalive asks
+
+NOTE_S = 2.5
+"""Seconds without an answer after which that is noted."""
+
+_logger = logging.getLogger("coresched.client")
 
 _ENDED: Final = ("finished", "withdrawn")
 
@@ -81,7 +88,7 @@ class Steps:
 class Session:
     """Safe for several threads. `check` raises once the session is over, whatever ended it."""
 
-    def __init__(self, target: str, asked: Asked) -> None:
+    def __init__(self, target: str, asked: Asked, *, tls: bool = False) -> None:
         self.lock = threading.RLock()
         self.asked = asked
         self.name = ""
@@ -89,12 +96,15 @@ class Session:
         self.beat_s = _LONGEST_BEAT_S
         self.progress: BatchSummary | None = None
         self._target = target
+        self._tls = tls
         self._process = 0
         self._over: Callable[[], Exception] | None = None
         self._wakers: dict[object, Callable[[], None]] = {}
         self._steps: dict[str, Steps] = {}
         self._used: set[str] = set()
         self._silent_since: float | None = None
+        self._noted = False
+        self._why = ""
         self._report: BatchReport | None = None
         self._no_report = "no report was fetched yet; call refresh(), or leave the batch first"
 
@@ -181,6 +191,9 @@ class Session:
 
     def answered(self) -> None:
         self._silent_since = None
+        if self._noted:
+            self._noted = False
+            _logger.info("%s answers again", self._target)
 
     def failed(self, code: grpc.StatusCode, message: str) -> None:
         """Raises unless the call should be sent again.
@@ -201,10 +214,26 @@ class Session:
             if self._silent_since is None:
                 self._silent_since = now
             silent_s = now - self._silent_since
+            self._why = f"{code.name}: {' '.join(message.split())}"
+            if not self.name:  # later the reason is hardly the way in which it connects
+                self._why += hint(message, tls=self._tls)
         if silent_s >= self.grace_s:
-            text = f"{self._target} has not answered for {self.grace_s:g} s ({code.name}: {message})"
+            text = f"{self._target} has not answered for {self.grace_s:g} s ({self._why})"
             self.over(lambda: SessionLostError(text, code.name))
             raise SessionLostError(text, code.name)
+        if silent_s >= NOTE_S:
+            self.note_silence()
+
+    def note_silence(self) -> None:
+        """Tell whoever watches that the service has not answered yet, once until it does; from any thread."""
+        with self.lock:
+            if self._noted or self._over is not None:
+                return
+            self._noted = True
+            why = f" ({self._why})" if self._why else ""
+        _logger.warning(
+            "no answer from %s yet%s; trying until %g s have passed", self._target, why, self.grace_s
+        )
 
     def left_s(self) -> float:
         """Seconds until the grace period of a service that does not answer is over."""
@@ -243,6 +272,8 @@ class Session:
     # Its report.
 
     def report(self) -> BatchReport:
+        if not self._process:
+            self.check()
         if self._report is None:
             raise RuntimeError(self._no_report)
         return self._report

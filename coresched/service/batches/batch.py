@@ -43,6 +43,8 @@ class Batch:
         self.options = Options.of(fact)
         self.opened_at = fact.at
         self.closed_at: float | None = None
+        self.abandoned_at: float | None = fact.at
+        """When the last session ended by silence; None while there is one, and once it is to be kept."""
         self.coordinator = Coordinator(
             self.options.sample_concurrency,
             self.options.environment_concurrency,
@@ -185,6 +187,7 @@ class Batch:
 
     def join(self, session: Session) -> None:
         self.sessions[session.name] = session
+        self.abandoned_at = None
 
     def end_session(self, session: Session, left: bool, now: float, effects: Effects) -> None:
         """What it holds is withdrawn if it left, and else goes back."""
@@ -194,6 +197,8 @@ class Batch:
             else:
                 self.give_back(record, now, effects)
         self._part(session, "it left the batch" if left else "it was silent for its grace period", effects)
+        if not left and not self.sessions:
+            self.abandoned_at = now
 
     def close(self, now: float, effects: Effects) -> None:
         for record in self.in_order:
@@ -204,6 +209,7 @@ class Batch:
         for session in list(self.sessions.values()):
             self._part(session, "its batch was closed", effects)
         self.closed_at = now
+        self.abandoned_at = None
         effects.closed = True
 
     def settle(self, now: float, effects: Effects) -> None:

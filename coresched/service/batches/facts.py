@@ -119,7 +119,10 @@ class SessionEnded(Fact, frozen=True, kw_only=True):
 
 
 class BatchClosed(Fact, frozen=True, kw_only=True):
+    """`abandoned`: nobody asked for it; it made room for another batch."""
+
     key: int
+    abandoned: bool = False
 
 
 class WorkerRegistered(Fact, frozen=True, kw_only=True):

@@ -75,6 +75,15 @@ class Ledger:
         """In order of opening."""
         return list(self._open.get(tenant, {}).values())
 
+    def abandoned_batches(self, tenant: str) -> list[Batch]:
+        """Open batches whose last session ended by silence, the longest ago first."""
+        abandoned = [
+            (batch.abandoned_at, batch.key, batch)
+            for batch in self.open_batches(tenant)
+            if batch.abandoned_at is not None
+        ]
+        return [batch for _, _, batch in sorted(abandoned)]
+
     def count_open(self, tenant: str) -> int:
         return len(self._open.get(tenant, {}))
 

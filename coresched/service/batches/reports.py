@@ -22,7 +22,7 @@ STATES: dict[State, pb.SampleState] = {
 def progress(batch: Batch, now: float) -> pb.BatchProgress:
     """The whole batch at `now`, in O(1)."""
     coordinator, totals, chains = batch.coordinator, batch.totals, batch.chains
-    oldest = chains.oldest()
+    oldest, abandoned_at = chains.oldest(), batch.abandoned_at
     makespan = None
     if totals.last_completion_at is not None and totals.first_admission_at is not None:
         makespan = totals.last_completion_at - totals.first_admission_at
@@ -52,6 +52,7 @@ def progress(batch: Batch, now: float) -> pb.BatchProgress:
         inference=chains.inference,
         admitted_by_turns=chains.by_depth,
         oldest_environment_wait_s=None if oldest is None else now - oldest,
+        abandoned_s=None if abandoned_at is None else now - abandoned_at,
     )
 
 

@@ -65,14 +65,7 @@ class SessionCalls:
 
     def _open_new(self, tenant: str, name: str, options: Options) -> int:
         parts = self._parts
-        most = parts.limits.open_batches
-        if parts.ledger.count_open(tenant) >= most:
-            raise RefusedError(
-                StatusCode.RESOURCE_EXHAUSTED,
-                "batch",
-                f"batch {shown(name)} would be one more than {most} open batches, the most of "
-                "--max-open-batches; close another first",
-            )
+        self._make_room(tenant, name)
         key = parts.ledger.next_key
         parts.recorder.record(
             facts.BatchOpened(
@@ -89,13 +82,37 @@ class SessionCalls:
         )
         return key
 
+    def _make_room(self, tenant: str, name: str) -> None:
+        """Close the batches that are abandoned for the longest, as many as it takes for one more.
+
+        Not before: a harness that crashed may be started again and go on with its batch. Refused if too few
+        are abandoned, and then none is closed: those in use or kept open are closed by their users.
+        """
+        parts = self._parts
+        most = parts.limits.open_batches
+        excess = parts.ledger.count_open(tenant) - most + 1
+        if excess <= 0:
+            return
+        abandoned = parts.ledger.abandoned_batches(tenant)
+        if len(abandoned) < excess:
+            raise RefusedError(
+                StatusCode.RESOURCE_EXHAUSTED,
+                "batch",
+                f"batch {shown(name)} would be one more than {most} open batches, the most of "
+                "--max-open-batches; close another first, with `coresched batch close NAME` (one whose "
+                "processes died makes room by itself after their grace period)",
+            )
+        for batch in abandoned[:excess]:
+            parts.recorder.record(facts.BatchClosed(at=parts.clock.now(), key=batch.key, abandoned=True))
+
     def _check_joinable(self, batch: Batch, options: Options) -> None:
         difference = batch.options.difference(options)
         if difference:
             raise RefusedError(
                 StatusCode.FAILED_PRECONDITION,
                 "options",
-                f"options must be those of the open batch {shown(batch.name)}, which has {difference}",
+                f"options must be those of the open batch {shown(batch.name)}, which has {difference}; "
+                "ask for the same, take another name, or end it for good with `coresched batch close NAME`",
             )
         most = self._parts.limits.sessions
         if len(batch.sessions) >= most:

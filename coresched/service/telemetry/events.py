@@ -54,7 +54,7 @@ def log_batch_fact(fact: BatchFact, effects: Effects) -> None:
             line = f"session {mark} in {_named(batch)} ended: {session.ended}"
             _info(batch, "session_ended", line, session=mark)
     if effects.closed:
-        _closed(batch, fact.at)
+        _closed(batch, fact.at, abandoned=isinstance(fact, facts.BatchClosed) and fact.abandoned)
 
 
 def log_worker_fact(fact: WorkerFact) -> None:
@@ -84,16 +84,20 @@ def _opened(fact: facts.BatchOpened, batch: Batch) -> None:
     )
 
 
-def _closed(batch: Batch, now: float) -> None:
+def _closed(batch: Batch, now: float, *, abandoned: bool) -> None:
     end = progress(batch, now)
     makespan = end.makespan_s if end.HasField("makespan_s") else None
     line = f"{_named(batch)} closed, {end.finished} of {end.samples} samples finished"
     if makespan is not None:
         line += f", makespan {makespan:.1f} s"
-    _info(
+    if abandoned:
+        line += "; it was abandoned, and made room for another (--max-open-batches)"
+    _log(
         batch,
+        logging.WARNING if abandoned else logging.INFO,
         "batch_closed",
         line,
+        abandoned=abandoned,
         samples=end.samples,
         finished=end.finished,
         withdrawn=end.withdrawn,

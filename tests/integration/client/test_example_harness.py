@@ -42,3 +42,10 @@ def test_at_a_service(processes: int, tmp_path: Path) -> None:
         results = [done(harness) for harness in harnesses]
     assert sorted(task for tasks, _ in results for task in tasks) == sorted(TASKS)
     assert any("finished=20" in totals for _, totals in results)
+
+
+def test_without_a_service_it_says_so_in_a_line() -> None:
+    harness = start("127.0.0.1:99999")
+    out, err = harness.communicate(timeout=60)
+    assert (harness.returncode, out) == (1, "")
+    assert err == "harness: target must end with a port from 1 to 65535, got '127.0.0.1:99999'\n"

@@ -114,9 +114,12 @@ def test_steps_out_of_order_are_refused_in_the_same_words(batches: Batches) -> N
             with pytest.raises(TransitionError) as refused:
                 sample.environment().__enter__()
             assert str(refused.value) == (
-                "sample 'a' is in an inference turn, which does not allow request_environment"
+                "sample 'a' is in an inference turn, which does not allow sample.environment()"
             )
-        with pytest.raises(TransitionError, match="does not allow finish"), batch.sample("b") as sample:
+        with (
+            pytest.raises(TransitionError, match="does not allow the end of the sample"),
+            batch.sample("b") as sample,
+        ):
             sample.environment().__enter__()
         assert nothing_held(batch.refresh().totals)
         with pytest.raises(ValueError, match="'a' again"):

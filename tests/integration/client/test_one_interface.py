@@ -194,9 +194,9 @@ async def test_steps_out_of_order_are_refused_in_the_same_words(batches: Batches
             with pytest.raises(TransitionError) as refused:
                 await sample.environment().__aenter__()
             assert str(refused.value) == (
-                "sample 'a' is in an inference turn, which does not allow request_environment"
+                "sample 'a' is in an inference turn, which does not allow sample.environment()"
             )
-            with pytest.raises(TransitionError, match="does not allow start_inference"):
+            with pytest.raises(TransitionError, match=r"does not allow sample.inference\(\)"):
                 await sample.inference().__aenter__()
         async with sample.environment():
             with pytest.raises(TransitionError) as refused:
@@ -206,7 +206,9 @@ async def test_steps_out_of_order_are_refused_in_the_same_words(batches: Batches
 
 async def test_a_body_that_ends_with_its_stage_open_is_told_and_freed(batches: Batches) -> None:
     async with batches.make(sample_concurrency=1) as batch:
-        with pytest.raises(TransitionError, match="in an inference turn, which does not allow finish"):
+        with pytest.raises(
+            TransitionError, match="in an inference turn, which does not allow the end of the sample"
+        ):
             async with batch.sample("a") as sample:
                 turn = await sample.inference().__aenter__()
         await turn.__aexit__(None, None, None)

@@ -219,7 +219,7 @@ async def test_stages_of_one_sample_do_not_overlap() -> None:
 
 async def test_a_body_that_ends_with_its_stage_open_is_told_and_freed() -> None:
     async with Batch(sample_concurrency=1, workers=["w"]) as batch:
-        with pytest.raises(TransitionError, match="finish"):
+        with pytest.raises(TransitionError, match="does not allow the end of the sample; leave the stage"):
             async with batch.sample("a") as sample:
                 turn = await sample.inference().__aenter__()
         assert batch.report().totals.admitted == 0

@@ -20,7 +20,11 @@ BOTH = pytest.mark.parametrize("make", [Transport, SyncTransport])
 @pytest.mark.parametrize(
     ("workers", "message"),
     [
-        ("http://w0", "workers must be URLs or a mapping from names to URLs, got the str"),
+        ("http://w0", "workers must be URLs or a mapping from names to URLs, got 'http://w0' of type str"),
+        (None, "workers must be URLs or a mapping from names to URLs, got None of type NoneType"),
+        (5, "workers must be URLs or a mapping from names to URLs, got 5 of type int"),
+        (["http://w0/v1"], "without /v1 at its end, got 'http://w0/v1'; the request brings it"),
+        ({"w0": "https://w0/proxy/v1/"}, "worker 'w0' must have a URL without /v1 at its end"),
         ([], "workers must name at least one worker, got none"),
         (["w0:30000"], "worker 'w0:30000' must have an http or https URL such as"),
         (["10.0.0.1"], "must have an http or https URL"),
@@ -49,6 +53,7 @@ def test_bad_workers_are_refused(make: Any, workers: Any, message: str) -> None:
     [
         ({"weights": {"http://w1": 2.0}}, "weights must name workers among .'http://w0'., got 'http://w1'"),
         ({"weights": {"http://w0": 0.0}}, "weight of 'http://w0' must be above 0"),
+        ({"weights": 2.0}, "weights must map names of workers to numbers, got 2.0"),
         ({"load_bound": 0.5}, "load_bound must be at least 1"),
         ({"virtual_nodes": 0}, "virtual_nodes must be at least 1"),
         ({"label_header": "x key"}, "label_header must be the name of an HTTP header, got 'x key'"),

@@ -112,6 +112,7 @@ def test_listening_beyond_loopback_is_pointed_out() -> None:
         (["--listen", "nowhere"], "--listen must be HOST:PORT"),
         (["--worker", "w0=heavy"], "'heavy' is not a number"),
         (["--worker", "w0=0"], "must be greater than 0"),
+        (["--worker", "w0=1e9"], "weight of 'w0' must be at most 1000"),
         (["--worker", "w0=1001"], "weight of 'w0' must be at most 1000"),
         (["--worker", "=1"], "worker must not be empty"),
         (["--worker", "w0", "--worker", "w0=2"], "--worker must name each worker once, got 'w0' again"),

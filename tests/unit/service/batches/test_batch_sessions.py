@@ -197,6 +197,72 @@ def test_the_limits_name_themselves() -> None:
     bench.open("b2")
 
 
+def test_a_batch_whose_last_session_died_waits_for_the_next_until_its_room_is_needed() -> None:
+    bench = Bench(limits=Limits(open_batches=3))
+    for name, silent_at in (("second", 20.0), ("first", 10.0)):
+        bench.submit(bench.open(name, grace_s=silent_at), "s0")
+    bench.advance(10.0)
+    bench.advance(10.0)
+    assert bench.report("first").keys() == {"s0"}  # dead for long, and kept for a harness started again
+    bench.open("third", grace_s=3600)
+    bench.open("fourth", grace_s=3600)
+    assert [batch.name for batch in bench.ledger.open_batches("")] == ["second", "third", "fourth"]
+    assert bench.state("s0", "first") == "withdrawn"
+    again = bench.open("second", grace_s=3600)  # gone on with
+    assert bench.beat(again).samples == 1
+    with bench.refused(FULL, "batch", "close another first, with `coresched batch close NAME`"):
+        bench.open("fifth")
+    assert snapshot(bench.restarted().ledger) == snapshot(bench.ledger)
+
+
+def test_a_batch_that_was_kept_open_makes_room_for_none() -> None:
+    bench = Bench(limits=Limits(open_batches=1))
+    bench.leave(bench.open("kept"), keep_open=True)
+    with bench.refused(FULL, "batch", "the most of --max-open-batches"):
+        bench.open("other")
+    bench.open("kept", grace_s=1)
+    bench.advance(1.0)  # whoever went on with it died
+    bench.open("other")
+
+
+def test_how_long_a_batch_is_abandoned_goes_on_over_a_restart_and_ends_with_a_session() -> None:
+    bench = Bench()
+    session = bench.open(grace_s=10)
+    assert not bench.beat(session).HasField("abandoned_s")
+    bench.advance(10.0)
+    bench.advance(5.0)
+
+    def listed(bench: Bench) -> pb.BatchProgress:
+        (batch,) = bench.service.reads.list_batches(pb.ListBatchesRequest()).batches
+        return batch
+
+    assert listed(bench).abandoned_s == 5.0
+    assert listed(bench.restarted()).abandoned_s == 5.0
+    again = bench.open()
+    assert not bench.beat(again).HasField("abandoned_s")
+    assert not bench.leave(again, keep_open=True).HasField("abandoned_s")
+
+
+def test_no_batch_makes_room_where_that_would_not_be_enough() -> None:
+    bench = Bench(limits=Limits(open_batches=3))
+    bench.open("a", grace_s=3600)
+    bench.open("b", grace_s=3600)
+    bench.open("c", grace_s=1)
+    bench.advance(1.0)
+    fewer = Bench(limits=Limits(open_batches=2), clock=bench.clock, replayed=list(bench.log.facts))
+    with fewer.refused(FULL, "batch", "more than 2 open batches"):
+        fewer.open("d")
+
+
+def test_a_batch_with_other_options_says_how_to_end_it() -> None:
+    bench = Bench()
+    bench.open(c_s=2)
+    with bench.refused(
+        UNREADY, "options", "which has sample_concurrency 2, not 3; .*coresched batch close NAME"
+    ):
+        bench.open(c_s=3)
+
+
 def test_batches_and_sessions_of_another_tenant_are_not_known() -> None:
     bench = Bench(limits=Limits(open_batches=1))
     act_as(Caller("one", False))
