@@ -43,14 +43,18 @@ def enabled(environ: Mapping[str, str] = os.environ) -> bool:
     return value == "1"
 
 
-def read_device(environ: Mapping[str, str]) -> SimulatedDevice:
-    """The device of the other variables. Raises InputError naming variable, value and fix."""
-    memory = _size(environ, MEMORY, "80GiB")
-    weights = _size(environ, WEIGHTS, "50GiB")
+def read_device(environ: Mapping[str, str], called: Mapping[str, str] | None = None) -> SimulatedDevice:
+    """The device of the other variables.
+
+    Raises InputError naming variable, value and fix; ``called`` has other names for variables.
+    """
+    names = {name: (called or {}).get(name, name) for name in (MEMORY, WEIGHTS, STEP_TIMES, SPEED)}
+    memory = _size(environ, MEMORY, names[MEMORY], "80GiB")
+    weights = _size(environ, WEIGHTS, names[WEIGHTS], "50GiB")
     if weights >= memory:
         raise InputError(
-            f"{WEIGHTS} is {size_text(weights)}, which leaves nothing of {size_text(memory)} ({MEMORY}) for "
-            "the pools; both are of one device"
+            f"{names[WEIGHTS]} is {size_text(weights)}, which leaves nothing of {names[MEMORY]} "
+            f"{size_text(memory)} for the pools; both are of one device"
         )
     text = environ.get(SPEED, "1")
     try:
@@ -58,16 +62,16 @@ def read_device(environ: Mapping[str, str]) -> SimulatedDevice:
     except ValueError:
         speed = math.nan
     if not 0 < speed < math.inf:
-        raise InputError(f"{SPEED} is {text!r}; give a number above 0, such as 10")
+        raise InputError(f"{names[SPEED]} is {text!r}; give a number above 0, such as 10")
     try:
         model = load_worker_model(environ.get(STEP_TIMES, DEFAULT_MODEL))
     except InputError as error:
-        raise InputError(f"{STEP_TIMES}: {error}") from None
+        raise InputError(f"{names[STEP_TIMES]}: {error}") from None
     return SimulatedDevice(memory, weights, model.times, speed)
 
 
-def _size(environ: Mapping[str, str], name: str, example: str) -> int:
-    text = environ.get(name)
+def _size(environ: Mapping[str, str], variable: str, name: str, example: str) -> int:
+    text = environ.get(variable)
     if text is None:
         raise InputError(f"{name} is not set; give it for one device, such as {example}")
     return memory_bytes(text, name)
