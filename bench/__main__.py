@@ -9,6 +9,7 @@ from bench import capacity, gateway, overhead, service, simulator
 from bench.chaos import parser as chaos
 from bench.progress import clear
 from bench.sglang_policies import command as sglang_policies
+from bench.sglang_priority import command as sglang_priority
 from coresched.cli.parser import CommandParser
 from coresched.errors import InputError
 
@@ -18,7 +19,16 @@ def build_parser() -> CommandParser:
         prog="python -m bench", description="What scheduling costs, measured on this machine."
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (overhead, simulator, service, gateway, capacity, chaos, sglang_policies):
+    for command in (
+        overhead,
+        simulator,
+        service,
+        gateway,
+        capacity,
+        chaos,
+        sglang_policies,
+        sglang_priority,
+    ):
         command.add_parser(commands)
     return parser
 

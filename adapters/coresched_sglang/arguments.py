@@ -26,8 +26,8 @@ def check(original: Callable[..., Any], server_args: Any, *args: Any, **kwargs: 
     policy = server_args.schedule_policy
     if policy not in POLICIES:
         return original(server_args, *args, **kwargs)
-    from coresched.errors import InputError  # not loaded into servers that use no policy of ours
-
+    # Not loaded into servers that use no policy of ours.
+    from coresched.errors import InputError
     from coresched_sglang.configuration import asked_label_capacity
 
     if reason := _cannot_work(server_args):
@@ -47,11 +47,9 @@ def _cannot_work(server_args: Any) -> str | None:
             "fcfs to this one"
         )
     if getattr(server_args, "enable_pd_role_switch", False):
-        return (
-            "cannot follow a server that becomes a decode server; leave out --enable-pd-role-switch, or use fcfs"
-        )
+        return "cannot follow a server that becomes a decode server; leave out --enable-pd-role-switch"
     if getattr(server_args, "dllm_algorithm", None) is not None:
-        return "does not see what diffusion models admit; leave out --dllm-algorithm, or use fcfs"
+        return "does not see what diffusion models admit; use fcfs"
     return None
 
 

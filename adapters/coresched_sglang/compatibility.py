@@ -67,7 +67,7 @@ def missing() -> list[str]:
 
 
 def prefix_match() -> Callable[[Any, Any], object] | None:
-    """SGLang's match of a request with a prefix cache, `match(request, tree_cache)`; None if it has neither form.
+    """SGLang's own match of one request, `match(request, tree_cache)`; None if it has neither form.
 
     It leaves the cached prompt tokens in the request's ``num_matched_prefix_tokens``.
     """

@@ -25,11 +25,11 @@ class Labels:
 
     def of(self, request: Any) -> str | None:
         """``routing_key``, or None if it is not set or cannot be a label; never raises."""
-        self._seen += 1
         value = request.routing_key
         if value is None or value == "":
-            self._count_unlabelled(str(request.rid))
+            self._without_label(str(request.rid))
             return None
+        self._seen += 1
         try:
             return check_label(value, "routing_key")
         except (TypeError, ValueError) as error:
@@ -40,15 +40,16 @@ class Labels:
                 )
             return None
 
-    def _count_unlabelled(self, request_id: str) -> None:
+    def _without_label(self, request_id: str) -> None:
         if request_id.startswith(_HEALTH_CHECK):
             return
+        self._seen += 1
         self._unlabelled += 1
         if self._unlabelled == UNLABELLED_BEFORE_WARNING:
             logger.warning(
-                "%d of the first %d requests have no trajectory label, and routing-prefix is first come, first "
-                "served for these: send the header x-smg-routing-key (OpenAI endpoints) or routing_key in the "
-                "body (/generate)",
+                "%d of the first %d requests have no trajectory label; routing-prefix serves these first "
+                "come, first served: send the header x-smg-routing-key (OpenAI endpoints), or routing_key in "
+                "the body (/generate)",
                 self._unlabelled,
                 self._seen,
             )

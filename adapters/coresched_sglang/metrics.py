@@ -25,10 +25,10 @@ class PrefixMetrics:
     """
 
     def __init__(self, collector: Any) -> None:
-        # A collector that writes elsewhere than to Prometheus says so, as SGLang's own metrics are told.
-        counter = getattr(collector, "_counter_cls", None)
-        if counter is None:
-            from prometheus_client import Counter as counter  # not before that directory is chosen
+        from prometheus_client import Counter  # not before that directory is chosen
+
+        # Set where SGLang's metrics go elsewhere than to Prometheus.
+        counter: Any = getattr(collector, "_counter_cls", None) or Counter
         labels = dict(collector.labels)
         self._children = {
             field: counter(name=name, documentation=text, labelnames=list(labels)).labels(**labels)

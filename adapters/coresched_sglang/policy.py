@@ -21,8 +21,8 @@ _UNHOOKED = (Scheduler.get_new_batch_prefill,)
 class OrderedPolicy(SchedulePolicy):  # type: ignore[misc]  # untyped where SGLang is not installed
     """SGLang's policy. Under one of our names it is SGLang's FCFS, with the queue ordered before each pass.
 
-    All that SGLang does in a pass beside sorting so stays: matching where it calls that fast, and keeping the
-    prefixes of the requests at the head from eviction. Under any other name nothing is different.
+    So what SGLang does in a pass beside sorting stays, such as the matching where it calls that fast. Under
+    any other name nothing is different.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class OrderedPolicy(SchedulePolicy):  # type: ignore[misc]  # untyped where SGLa
         if policy in POLICIES:
             if getattr(tree_cache, "disable", True):  # as SGLang does with its own cache-aware policies
                 logger.warning(
-                    "--schedule-policy %s: the prefix cache is off, so there is no prefix to order by, and this "
+                    "--schedule-policy %s: the prefix cache is off, so there is nothing to order by; this "
                     "server is first come, first served",
                     policy,
                 )
@@ -70,6 +70,14 @@ class OrderedPolicy(SchedulePolicy):  # type: ignore[misc]  # untyped where SGLa
             self.ordering.order(waiting_queue)
         return super().calc_priority(waiting_queue, *args, **kwargs)
 
+    def _touch_waiting_prefixes(self, *args: Any, **kwargs: Any) -> None:
+        """Not under our names. SGLang walks the prefixes of up to 128 requests every 32nd pass, so that they
+        are not evicted under a policy that does not look at the cache. RP admits the cached requests first,
+        so while one waits little is evicted; and the walk takes longer than all passes in between.
+        """
+        if self.ordering is None:
+            super()._touch_waiting_prefixes(*args, **kwargs)
+
     def after_prefill(self, plan: Any, scheduler: Any) -> None:
         """Tell the ordering what SGLang admitted, and SGLang's metrics what the ordering did."""
         if self.ordering is None:
@@ -89,10 +97,8 @@ def after_prefill(plan: Any, scheduler: Any, *_args: object, **_kwargs: object) 
         scheduler.policy.after_prefill(plan, scheduler)
 
 
-def _ordering(
-    policy: str, tree_cache: Any, hierarchical: bool, by_priority: bool, lowest_first: bool
-) -> Any:
-    """Raises RuntimeError where SGLang left out a hook, InputError for a label capacity that cannot be used."""
+def _ordering(policy: str, tree_cache: Any, hierarchical: bool, by_priority: bool, lowest_first: bool) -> Any:
+    """Raises RuntimeError where SGLang left out a hook, InputError for a bad label capacity."""
     # Imported here: servers that use none of our policies need none of it.
     from coresched_sglang.configuration import asked_label_capacity
     from coresched_sglang.pools import derived_label_capacity
