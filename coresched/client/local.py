@@ -183,6 +183,7 @@ class LocalBatch:
         """
         with self._lock:
             now = self._now()
+            self._check_entered(name)
             if self._router is None and exclude:
                 raise LookupError("exclude must name workers of the batch, which has none; leave it out")
             worker = None if self._router is None else self._router.route(name, exclude)
@@ -208,6 +209,7 @@ class LocalBatch:
     def request_environment(self, name: str, waiter: Waiter) -> None:
         with self._lock:
             now = self._now()
+            self._check_entered(name)
             self._coordinator.request_environment(name, now)
             self._waiters[name] = waiter
             self._grant(now)
@@ -269,6 +271,12 @@ class LocalBatch:
         """Raises RuntimeError before the batch was entered, BatchClosedError after its end."""
         with self._lock:
             self._check_open()
+
+    def _check_entered(self, name: str) -> None:
+        if name in self._not_entered:
+            raise RuntimeError(
+                f"sample {name!r} must be entered before its stages, with `with` or `async with`"
+            )
 
     def _check_open(self) -> float:
         """When the batch was entered, on the system's monotonic clock."""

@@ -58,7 +58,7 @@ class Fleet:
         Raises what LoadBoundedRouter raises, and ValueError over LARGEST_SHARE.
         """
         for worker in workers:
-            # A weight above LARGEST_WEIGHT is the ring's to refuse, unless this limit is lower.
+            # One above LARGEST_WEIGHT is the ring's to refuse, unless this limit is the lower of the two.
             if min(worker.weight, LARGEST_WEIGHT) * virtual_nodes > LARGEST_SHARE:
                 raise ValueError(
                     f"weight must be at most {LARGEST_SHARE / virtual_nodes:g} with {virtual_nodes} virtual "

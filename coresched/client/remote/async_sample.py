@@ -144,7 +144,9 @@ class Sample:
 
     def steps(self) -> Steps:
         if self._steps is None:
-            raise RuntimeError(f"sample {self.id!r} must be entered before its stages, with `async with`")
+            raise RuntimeError(
+                f"sample {self.id!r} must be entered before its stages, with `with` or `async with`"
+            )
         return self._steps
 
     # For its stages.

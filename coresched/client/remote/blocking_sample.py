@@ -115,7 +115,9 @@ class Sample:
 
     def steps(self) -> Steps:
         if self._steps is None:
-            raise RuntimeError(f"sample {self.id!r} must be entered before its stages, with `with`")
+            raise RuntimeError(
+                f"sample {self.id!r} must be entered before its stages, with `with` or `async with`"
+            )
         return self._steps
 
     def named(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_batches import fake_batches
 
 import coresched
 from coresched import sync
@@ -49,6 +50,40 @@ def test_a_batch_must_be_entered_first(make: Callable[[], Any], use: Callable[[A
         RuntimeError, match=r"^the batch is not open; enter it first, with `with` or `async with`$"
     ):
         outcome(use(make()))
+
+
+def stages(sample: Any) -> list[Any]:
+    return [sample.inference(), sample.environment()]
+
+
+ENTER_FIRST = "^sample 'x' must be entered before its stages, with `with` or `async with`$"
+
+
+async def test_so_must_a_sample() -> None:
+    async with coresched.Batch(sample_concurrency=1) as batch:
+        await batch.submit(["x"])
+        for stage in stages(batch.sample("x")):
+            with pytest.raises(RuntimeError, match=ENTER_FIRST):
+                await stage.__aenter__()
+
+
+def test_so_must_a_sample_of_threads() -> None:
+    with sync.Batch(sample_concurrency=1) as batch:
+        for stage in stages(batch.sample("x")):
+            with pytest.raises(RuntimeError, match=ENTER_FIRST):
+                stage.__enter__()
+
+
+async def test_so_must_a_sample_of_a_service() -> None:
+    with fake_batches() as fake:
+        async with coresched.connect(fake.address, batch="b", sample_concurrency=1) as batch:
+            for stage in stages(batch.sample("x")):
+                with pytest.raises(RuntimeError, match=ENTER_FIRST):
+                    await stage.__aenter__()
+        with sync.connect(fake.address, batch="b", sample_concurrency=1) as blocking:
+            for stage in stages(blocking.sample("x")):
+                with pytest.raises(RuntimeError, match=ENTER_FIRST):
+                    stage.__enter__()
 
 
 @pytest.mark.parametrize("name", ["connect", "sync.connect"])
