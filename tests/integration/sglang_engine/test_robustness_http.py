@@ -133,6 +133,7 @@ def batch(
 
 
 async def test_clients_that_leave_take_their_requests_with_them(client: Client) -> None:
+    before = await client.metric("sglang:num_aborted_requests_total")
     leaving = batch(client, "leaving", 4_000)
     await eventually(client.some_wait)
     for task in leaving:
@@ -141,7 +142,11 @@ async def test_clients_that_leave_take_their_requests_with_them(client: Client) 
     staying = await asyncio.gather(*batch(client, "staying", 5))
     for answer in staying:
         check(answer, 64, 5)
-    await eventually(client.idle)
+
+    async def all_aborted() -> bool:
+        return await client.metric("sglang:num_aborted_requests_total") == before + len(leaving)
+
+    await eventually(all_aborted)
 
 
 async def test_aborted_requests_end_and_the_others_do_not(client: Client) -> None:
