@@ -31,8 +31,8 @@ class SimulatedPlatform(CpuDeviceMixin, SRTPlatform):  # type: ignore[misc]  # u
             )
         if problem := refusal(server_args):
             stop(problem)
-        # SGLang keeps memory free for the decode graphs of its largest captured batch, which it takes from
-        # this flag on a CPU and from the device's memory elsewhere. 0 means the latter, as on a GPU.
+        # SGLang keeps memory free for the graphs of its largest decode batch, which it takes from this flag
+        # on a CPU and from the device's memory elsewhere. 0 means the latter, as on a GPU.
         server_args.torch_compile_max_bs = 0
 
     def get_device_total_memory(self, device_id: int = 0) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from coresched.capacity.fields import one_line
 from coresched_simdevice import execution, memory, model, requests
 
 Kind = Literal["BEFORE", "AFTER", "AROUND", "REPLACE"]
@@ -38,6 +39,11 @@ HOOKS: Final = (
     ),
     Hook(_STARTUP + "_bind_threads_if_cpu", "REPLACE", _nothing, ("device",)),
     Hook(_STARTUP + "_init_cpu_threads_env", "REPLACE", _nothing, ("local_omp_cpuid",)),
+    Hook(
+        _SRT + "model_executor.cuda_graph_config.default_prefill_backend",
+        "REPLACE",
+        model.default_prefill_graphs,
+    ),
     Hook(_RUNNER + "load_model", "REPLACE", model.load_model),
     Hook(_RUNNER + "init_attention_backends", "REPLACE", model.init_attention_backends),
     Hook(_RUNNER + "init_cuda_graphs", "REPLACE", model.init_cuda_graphs, ("capture_decode_cuda_graph",)),
@@ -85,16 +91,16 @@ def unsupported(hooks: Iterable[Hook] = HOOKS, fields: dict[str, tuple[str, ...]
     for hook in hooks:
         try:
             found = pkgutil.resolve_name(hook.target)
-        except (ImportError, AttributeError):
-            lacking.append(hook.target)
+        except (ImportError, AttributeError) as error:
+            lacking.append(f"{hook.target} ({one_line(str(error))})")
             continue
         has = inspect.signature(found).parameters
         lacking += [f"{hook.target}({name})" for name in hook.parameters if name not in has]
     for name, needed in fields.items():
         try:
             known = pkgutil.resolve_name(name).__dataclass_fields__
-        except (ImportError, AttributeError):
-            lacking.append(name)
+        except (ImportError, AttributeError) as error:
+            lacking.append(f"{name} ({one_line(str(error))})")
             continue
         lacking += [f"{name}.{field}" for field in needed if field not in known]
     return lacking

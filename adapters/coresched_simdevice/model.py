@@ -41,6 +41,13 @@ def load_model(runner: Any) -> None:
     runner.weight_load_time = 0.0
 
 
+def default_prefill_graphs() -> str:
+    """In place of ``default_prefill_backend``: as on CUDA, for the memory that is kept free for graphs."""
+    from sglang.srt.model_executor.cuda_graph_config import Backend
+
+    return str(Backend.BREAKABLE)
+
+
 def init_attention_backends(runner: Any) -> None:
     """In place of ``ModelRunner.init_attention_backends``."""
     runner.attn_backend = None

@@ -16,7 +16,7 @@ from bench.progress import announce, clear
 from bench.results import heading, time_text, today
 from bench.sglang_policies.models import MODELS
 from bench.sglang_policies.policies import POLICIES, QUICK_POLICIES
-from bench.sglang_policies.processes import Run, RunFailedError, run_all, sglang_version
+from bench.sglang_policies.processes import Run, RunFailedError, carry_out_all, sglang_version
 from bench.sglang_policies.setups import SETUPS, smaller
 from coresched import __version__
 from coresched.cli.parser import CommandParser, add_command
@@ -76,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
     announce(f"0 of {len(runs)} runs")
     try:
         with tempfile.TemporaryDirectory() as folder:
-            for done, result in run_all(python, runs, Path(folder)):
+            jobs = {run: run.job(Path(folder)) for run in runs}
+            for done, result in carry_out_all(python, jobs):
                 results[done] = result
                 announce(f"{len(results)} of {len(runs)} runs")
     except RunFailedError as error:

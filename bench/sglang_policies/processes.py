@@ -1,13 +1,17 @@
-"""Each run in a process of its own, in SGLang's interpreter."""
+"""Runs in SGLang's interpreter, each in a process of its own."""
 
 import json
 import os
+import signal
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Hashable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,7 +21,10 @@ from bench.sglang_policies.setups import SetUp
 from coresched.errors import InputError
 
 AT_ONCE = 2
-LIMIT_S = 900.0
+
+Job = dict[str, Any]
+"""A `coresched_simdevice.virtual.job.Job` in JSON's types."""
+Key = TypeVar("Key", bound=Hashable)
 
 DEVICE = {
     "CORESCHED_SIMDEVICE": "1",
@@ -27,7 +34,7 @@ DEVICE = {
 
 
 class RunFailedError(RuntimeError):
-    """A run that did not come to its end; the message is the last of what it printed."""
+    """A run that did not come to its end; the message has the last of what it printed."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +47,11 @@ class Run:
     seed: int = 0
     charge_scheduler: bool = False
 
-    def job(self, models: Path) -> dict[str, Any]:
-        """What `python -m coresched_simdevice.virtual` reads. ``models`` is a folder to write to."""
+    def __str__(self) -> str:
+        return f"{self.policy.title}, {self.setup.name}, {self.model}"
+
+    def job(self, models: Path) -> Job:
+        """For a `Worker`. ``models`` is a folder to write to."""
         return {
             "server_args": {
                 **self.setup.server_args(),
@@ -50,6 +60,7 @@ class Run:
             },
             "trajectories": msgspec.to_builtins(self.setup.trajectories(self.seed)),
             "settings": {"sample_concurrency": self.setup.sample_concurrency, "seed": self.seed},
+            "environment": self.policy.environment(),
             "charge_scheduler": self.charge_scheduler,
         }
 
@@ -72,42 +83,72 @@ def sglang_version(python: str) -> str:
     return done.stdout.strip()
 
 
-def run_one(python: str, run: Run, models: Path) -> dict[str, Any]:
-    """The result of a run, a `coresched_simdevice.virtual.batch.BatchResult` as a dict."""
-    return run_job(python, run.job(models), run.policy.environment())
+class Worker:
+    """A process in SGLang's interpreter that carries out jobs, one after the other.
 
+    ``python`` is the interpreter's path. To be used as a context; the process ends with it.
+    """
 
-def run_job(python: str, job: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Hand a job to `python -m coresched_simdevice.virtual`. Raises RunFailedError."""
-    try:
-        done = subprocess.run(
+    def __init__(self, python: str) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed by __exit__
+        self._process = subprocess.Popen(
             [python, "-m", "coresched_simdevice.virtual"],
-            input=json.dumps(job),
-            capture_output=True,
-            text=True,
-            env={**os.environ, **DEVICE, **environment},
-            timeout=LIMIT_S,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env={**os.environ, **DEVICE},
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        raise RunFailedError(f"no result after {LIMIT_S:g} s") from None
-    if done.returncode:
-        raise RunFailedError(" ".join(done.stderr[-2000:].split()))
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
 
+    def __enter__(self) -> "Worker":
+        return self
 
-def run_all(python: str, runs: Iterable[Run], models: Path) -> Iterator[tuple[Run, dict[str, Any]]]:
-    """Results as they come, two runs at a time. Raises RunFailedError naming the run."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        running = {pool.submit(run_one, python, run, models): run for run in runs}
+    def __exit__(self, *_: object) -> None:
+        # With the job that it may be carrying out.
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+        self._log.close()
+
+    def carry_out(self, job: Job) -> dict[str, Any]:
+        """The job's result, a `coresched_simdevice.virtual.batch.BatchResult`. Raises RunFailedError."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         try:
-            for done in as_completed(running):
-                run = running[done]
-                try:
-                    yield run, done.result()
-                except RunFailedError as error:
-                    raise RunFailedError(
-                        f"{run.policy.title}, {run.setup.name}, {run.model}: {error}"
-                    ) from None
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            self._process.stdin.write(json.dumps(job).encode() + b"\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        outcome: dict[str, Any] = json.loads(line) if line else {"error": "the process ended"}
+        if "result" not in outcome:
+            self._log.seek(0, os.SEEK_END)
+            self._log.seek(max(0, self._log.tell() - 2000))
+            said = " ".join(self._log.read().decode(errors="replace").split())
+            raise RunFailedError(f"{outcome['error']} (it said: ... {said})")
+        result: dict[str, Any] = outcome["result"]
+        return result
+
+
+def carry_out_all(python: str, jobs: Mapping[Key, Job]) -> Iterator[tuple[Key, dict[str, Any]]]:
+    """Results as they come, of two processes. Raises RunFailedError naming the job's key."""
+    with ExitStack() as stack:
+        idle: SimpleQueue[Worker] = SimpleQueue()
+        for _ in range(min(AT_ONCE, len(jobs))):
+            idle.put(stack.enter_context(Worker(python)))
+
+        def carry_out(job: Job) -> dict[str, Any]:
+            worker = idle.get()
+            try:
+                return worker.carry_out(job)
+            finally:
+                idle.put(worker)
+
+        pool = ThreadPoolExecutor(AT_ONCE)
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        running = {pool.submit(carry_out, job): key for key, job in jobs.items()}
+        for done in as_completed(running):
+            try:
+                yield running[done], done.result()
+            except RunFailedError as error:
+                raise RunFailedError(f"{running[done]}: {error}") from None

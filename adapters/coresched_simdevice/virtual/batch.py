@@ -12,6 +12,7 @@ from coresched.lab.metrics import measure
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.workload import NO_ENVIRONMENT, Column, build_workload
 from coresched.trajectory.schema import Trajectory
+from coresched_simdevice.configuration import device
 from coresched_simdevice.virtual.conversation import Conversation
 from coresched_simdevice.virtual.engine import VirtualEngine
 from coresched_simdevice.virtual.finished import Finished
@@ -30,8 +31,8 @@ class BatchSettings:
     environment_policy: Literal["fcfs", "caas"] = "caas"
     seed: int = 0
     """Of the tokens."""
-    turnaround_s: float = 0.0
-    """Client time before a request reaches the scheduler."""
+    reserve_output: bool = True
+    """See `VirtualEngine.submit`."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ class BatchResult:
     """Time the device computed."""
     scheduling_passes: int
     priority_calculation_s: float
-    """CPU seconds, of the real clock, that ordering the waiting queue took."""
+    """Real CPU seconds that ordering the waiting queue took."""
+    batching_s: float
+    """Real CPU seconds that making prefill batches took: ordering, cache lookups, admission."""
 
 
 def run_batch(
@@ -68,7 +71,7 @@ def run_batch(
 ) -> BatchResult:
     """Run the batch to its end on an engine that has not run yet. Trajectories start in their order.
 
-    The trajectory's id is the label. The same arguments give the same result, `priority_calculation_s` apart.
+    The trajectory's id is the label. The same arguments give the same result, the real CPU seconds apart.
     Raises InputError before anything runs for a trajectory that the engine has no room for, or whose
     environment durations are not recorded; RuntimeError where SGLang ends a request early.
     """
@@ -81,6 +84,7 @@ class _Run:
     ) -> None:
         self.engine = engine
         self.settings = settings
+        self.times = device().times
         self.workload = build_workload(trajectories, page_tokens=1)
         self._require_room(trajectories)
         self.coordinator = Coordinator(
@@ -138,7 +142,8 @@ class _Run:
             conversation.prompt,
             self._turn_column(label, self.workload.output_tokens),
             label,
-            now + self.settings.turnaround_s,
+            now + self.times.turnaround_s + self.times.turnaround_token_s * len(conversation.prompt),
+            reserve_output=self.settings.reserve_output,
         )
 
     def _turn_column(self, label: str, column: Column[T]) -> T:
@@ -206,6 +211,7 @@ class _Run:
             busy_s=engine.busy_s,
             scheduling_passes=engine.scheduling_passes,
             priority_calculation_s=metrics.priority_calculation_s,
+            batching_s=engine.batching_s,
         )
 
     def _outcome(self) -> Outcome:

@@ -1,6 +1,5 @@
 """SGLang's Scheduler made in this process, as its server makes it in a process of its own."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib import import_module
@@ -22,6 +21,8 @@ DEVICE_ARGS: Mapping[str, object] = {
     "cuda_graph_backend_prefill": "disabled",
     "skip_tokenizer_init": True,
     "log_level": "warning",
+    # It would end the process where the driver of the engine takes its time.
+    "watchdog_timeout": 1e8,
 }
 
 # Modules that stamp requests, or decide by a clock. The caches' own clocks are left: they only order
@@ -34,25 +35,35 @@ CLOCKED_MODULES = (
 )
 
 
+_booted = False
+
+
+def load_sglang() -> None:
+    """Import SGLang and its plugins. Raises InputError without the simulated device."""
+    if not enabled():
+        raise InputError(f"{ENABLE} is not set; set it to 1, and with it {MEMORY} and {WEIGHTS}")
+    from sglang.srt.plugins import load_plugins
+
+    load_plugins()
+    import sglang.srt.managers.scheduler  # noqa: F401
+
+
 def boot_scheduler(server_args: Mapping[str, object], clock: VirtualClock) -> Any:
-    """Load SGLang's plugins, make its Scheduler for ``server_args`` (fields of ServerArgs), on ``clock``.
+    """Make SGLang's Scheduler for ``server_args`` (fields of ServerArgs), on ``clock``.
 
     Once in a process: SGLang keeps its settings in globals. Raises InputError where the arguments cannot be
     used in virtual time, or SGLang refuses them.
     """
-    if "sglang.srt.managers.scheduler" in sys.modules:
-        raise InputError("a scheduler needs a new process; SGLang was started in this one before")
-    if not enabled():
-        raise InputError(f"{ENABLE} is not set; set it to 1, and with it {MEMORY} and {WEIGHTS}")
+    global _booted
+    if _booted:
+        raise InputError("an engine was made in this process before; each needs a process of its own")
     if server_args.get("prefill_delayer_queue_min_ratio") is not None:
         raise InputError(
             "prefill_delayer_queue_min_ratio must be left out; the delay it ends is timed by the real clock"
         )
     if "model_path" not in server_args:
         raise InputError("server_args has no model_path; give the directory of a config.json")
-    from sglang.srt.plugins import load_plugins
-
-    load_plugins()
+    load_sglang()
     from sglang.srt.managers.scheduler import Scheduler
     from sglang.srt.runtime_context import SpawnRanks, publish
     from sglang.srt.server_args import PortArgs, ServerArgs
@@ -67,6 +78,7 @@ def boot_scheduler(server_args: Mapping[str, object], clock: VirtualClock) -> An
         arguments.check_server_args()
     except (ValueError, AssertionError, OSError) as error:
         raise InputError(f"SGLang refuses server_args: {' '.join(str(error).split())}") from error
+    _booted = True
     configure_logger(arguments)
     publish(arguments, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
     for name in CLOCKED_MODULES:

@@ -58,6 +58,8 @@ class VirtualEngine:
         self._idle_passes = self._steps_before_idle = 0
         self.priority_s = 0.0
         """CPU seconds of this process that the policy took to order the waiting queue."""
+        self.batching_s = 0.0
+        """CPU seconds that making prefill batches took, the ordering included."""
         self.scheduling_passes = 0
         """How often it was ordered."""
         self.prefilled_tokens = 0
@@ -111,10 +113,14 @@ class VirtualEngine:
         output_tokens: int,
         label: str | None = None,
         at: float | None = None,
+        *,
+        reserve_output: bool = True,
     ) -> None:
         """Let a request arrive at virtual time ``at``, by default now. It generates ``output_tokens`` tokens.
 
-        ``prompt`` are token ids below the model's vocabulary size, ``label`` is SGLang's routing key. Raises
+        ``prompt`` are token ids below the model's vocabulary size, ``label`` is SGLang's routing key. With
+        ``reserve_output`` SGLang is told that the reply has its full length (ignore_eos), reserves for it and
+        never has to retract the request; else it estimates how much of that will come. Raises
         InputError for an id in flight, an empty prompt, no output, or a time that has passed.
         """
         tokens = prompt if isinstance(prompt, array) and prompt.typecode == "q" else array("q", prompt)
@@ -130,7 +136,7 @@ class VirtualEngine:
             )
         self.require_room(f"request {request_id!r}", len(tokens), output_tokens)
         at = self._moment(at)
-        self._push(at, generate_request(request_id, tokens, output_tokens, label))
+        self._push(at, generate_request(request_id, tokens, output_tokens, label, reserve_output))
         self._live[request_id] = Live(request_id, label, at, len(tokens))
 
     def abort(self, request_id: str, at: float | None = None) -> None:
@@ -213,6 +219,7 @@ class VirtualEngine:
         self._on_idle, scheduler.on_idle = scheduler.on_idle, self._idle
         policy = scheduler.policy
         self._calc_priority, policy.calc_priority = policy.calc_priority, self._timed_priority
+        self._new_batch, scheduler.get_new_batch_prefill = scheduler.get_new_batch_prefill, self._timed_batch
         self._run_batch, scheduler.run_batch = scheduler.run_batch, self._counted_batch
 
     def recv_requests(self, local_reqs: list[Any] | None = None) -> list[Any]:
@@ -261,6 +268,12 @@ class VirtualEngine:
         if self._charge_scheduler:
             self._clock.wait_until(self._clock.now() + seconds)
         return result
+
+    def _timed_batch(self, *args: Any, **kwargs: Any) -> Any:
+        before = time.thread_time()
+        plan = self._new_batch(*args, **kwargs)
+        self.batching_s += time.thread_time() - before
+        return plan
 
     def _counted_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
         if batch.forward_mode.is_extend():

@@ -4,13 +4,15 @@ from array import array
 from typing import Any
 
 
-def generate_request(request_id: str, prompt: "array[int]", output_tokens: int, label: str | None) -> Any:
+def generate_request(
+    request_id: str, prompt: "array[int]", output_tokens: int, label: str | None, ignore_eos: bool
+) -> Any:
     """A request for exactly ``output_tokens`` tokens, in one answer."""
     from sglang.srt.managers.io_struct import TokenizedGenerateReqInput
     from sglang.srt.observability.req_time_stats import APIServerReqTimeStats
     from sglang.srt.sampling.sampling_params import SamplingParams
 
-    sampling = SamplingParams(max_new_tokens=output_tokens, ignore_eos=True)
+    sampling = SamplingParams(max_new_tokens=output_tokens, ignore_eos=ignore_eos)
     sampling.normalize(None)
     stamps = APIServerReqTimeStats()
     # Copied to the scheduler's stamps, which then come back with the output, as with --enable-metrics.
