@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from bench import capacity, gateway, overhead, service, simulator
+from bench import capacity, gateway, overhead, replay, service, simulator
 from bench.chaos import parser as chaos
 from bench.progress import clear
 from coresched.cli.parser import CommandParser
@@ -17,7 +17,7 @@ def build_parser() -> CommandParser:
         prog="python -m bench", description="What scheduling costs, measured on this machine."
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in (overhead, simulator, service, gateway, capacity, chaos):
+    for command in (overhead, simulator, service, gateway, capacity, replay, chaos):
         command.add_parser(commands)
     return parser
 
