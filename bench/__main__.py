@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from bench import capacity, gateway, overhead, replay, service, simulator
 from bench.chaos import parser as chaos
 from bench.progress import clear
+from bench.sglang_policies import command as sglang_policies
 from coresched.cli.parser import CommandParser
 from coresched.errors import InputError
 
@@ -17,7 +18,11 @@ def build_parser() -> CommandParser:
         prog="python -m bench", description="What scheduling costs, measured on this machine."
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+<<<<<<< HEAD
     for command in (overhead, simulator, service, gateway, capacity, replay, chaos):
+=======
+    for command in (overhead, simulator, service, gateway, capacity, chaos, sglang_policies):
+>>>>>>> env
         command.add_parser(commands)
     return parser
 

@@ -29,6 +29,9 @@ VLLM_ONLY = {"JambaForCausalLM", "Zamba2ForCausalLM"}
 UNSERVED = {"BambaForCausalLM", "MiniMaxForCausalLM", "MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM"}
 """No model file in SGLang; removed from vLLM in 0.23.0."""
 
+NO_EXTRA_BUFFER = {"Lfm2ForCausalLM", "Lfm2MoeForCausalLM", "Lfm2VlForConditionalGeneration"}
+"""SGLang caches their states with no_buffer only: without overlap scheduling, in pages of one token."""
+
 BAILING_V3 = {"BailingMoeV3ForCausalLM", "BailingMoeV3VLForConditionalGeneration"}
 QWEN3_5 = {
     "Qwen3_5ForCausalLM",

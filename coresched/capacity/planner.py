@@ -8,6 +8,7 @@ from typing import get_args
 from coresched.capacity.advice import warnings_of
 from coresched.capacity.balance import PoolBalance
 from coresched.capacity.demand import Demand
+from coresched.capacity.engines import NO_EXTRA_BUFFER
 from coresched.capacity.estimate import (
     DEFAULT_MARGIN,
     RESAMPLES,
@@ -192,12 +193,20 @@ def pool_bytes(
 
 
 def engine_worker(size: Footprint, memory: int, page_size: int) -> EngineWorker:
-    """The planner's view of one worker of the footprint's engine."""
+    """The planner's view of one worker of the footprint's engine.
+
+    Raises InputError for a page size that SGLang refuses for this model.
+    """
     if size.engine == "vllm":
         return VllmWorker(size, memory, size.draft_tokens)
+    unbuffered = size.model_class in NO_EXTRA_BUFFER
+    if unbuffered and page_size > 1:
+        raise InputError(f"page_size is {page_size}; SGLang serves {size.model_class} with page_size 1 only")
     flags = SglangFlags(
         context_length=size.max_context,
         page_size=page_size,
+        mamba_radix_cache_strategy="no_buffer" if unbuffered else "extra_buffer",
+        disable_overlap_schedule=unbuffered,
         speculative_num_draft_tokens=size.draft_tokens or None,
         attn_dp_size=size.attention_dp,
         pp_size=size.pp,

@@ -1,7 +1,8 @@
 """The scheduling core: compiled, without I/O and without a clock of its own."""
 
+from coresched.core.attached import AttachedOrder
 from coresched.core.chain import ChainAdvancingQueue
 from coresched.core.prefix import RoutingPrefixPolicy, Waiting
 from coresched.core.ring import LoadBoundedRouter
 
-__all__ = ["ChainAdvancingQueue", "LoadBoundedRouter", "RoutingPrefixPolicy", "Waiting"]
+__all__ = ["AttachedOrder", "ChainAdvancingQueue", "LoadBoundedRouter", "RoutingPrefixPolicy", "Waiting"]

@@ -4,18 +4,21 @@ from libcpp.vector cimport vector
 cdef extern from *:
     """
     struct RoutingPrefixKey {
-        long long rank;    // -hit in tier 0, 1 in tier 1
+        long long engine_rank; // 0, or what the engine sorts by before RP
+        long long rank;        // -hit in tier 0, 1 in tier 1
         double queued_at;
-        PyObject* request; // borrowed from the list being sorted
+        PyObject* item;        // borrowed from the list being sorted
         bool operator<(const RoutingPrefixKey& other) const {
+            if (engine_rank != other.engine_rank) return engine_rank < other.engine_rank;
             return rank != other.rank ? rank < other.rank : queued_at < other.queued_at;
         }
     };
     """
     cdef cppclass RoutingPrefixKey:
+        long long engine_rank
         long long rank
         double queued_at
-        void* request
+        void* item
         bint operator<(const RoutingPrefixKey&)
 
 
@@ -36,11 +39,15 @@ cdef class RoutingPrefixPolicy:
     cdef vector[RoutingPrefixKey] _keys  # scratch, kept to spare the allocation
 
     # An `order` is unasked, then the caller sets tokens_hit >= 0 of each request returned, then arrange.
-    # Both check that the list holds only Waiting, and change nothing if not.
-    cdef list unasked(self, list waiting)          # requests in tier 0 still to ask, in list order
-    cdef int arrange(self, list waiting) except -1  # sorts the list in place
+    # All check that `waiting` holds only Waiting, and change nothing if not.
+    cdef list unasked(self, list waiting)            # requests in tier 0 still to ask, in list order
+    cdef bint arrange(self, list waiting) except -1  # sorts the list in place; whether that changed it
+    # The same for `items`, which the caller holds at the same places; `waiting` stays as it is. Ascending
+    # engine_ranks, one an item, come before RP; NULL for none. Runs no Python code.
+    cdef bint arrange_items(self, list waiting, list items, const long long* engine_ranks) except -1
     cpdef admitted(self, label)
 
     cdef Py_ssize_t _collect(self, list waiting) except -1
+    cdef int _collect_asked(self, list waiting) except -1
     cdef int _stamp(self, Waiting request) except -1
-    cdef void _settle(self, list waiting) noexcept
+    cdef bint _settle(self, list items) noexcept

@@ -116,22 +116,35 @@ cdef class RoutingPrefixPolicy:
 
     cdef list unasked(self, list waiting):
         cdef list asked = []
-        self._collect(waiting)
+        if not self._collect(waiting):
+            return asked
         for request in waiting:
             if (<Waiting>request).tokens_hit < 0 and (<Waiting>request)._member:
                 asked.append(request)
         return asked
 
-    cdef int arrange(self, list waiting) except -1:
+    cdef bint arrange(self, list waiting) except -1:
+        self._collect_asked(waiting)
+        return self._settle(waiting)
+
+    cdef bint arrange_items(self, list waiting, list items, const long long* engine_ranks) except -1:
+        cdef Py_ssize_t place
+        self._collect_asked(waiting)
+        for place in range(len(waiting)):
+            self._keys[place].item = PyList_GET_ITEM(<PyObject*>items, place)
+            if engine_ranks != NULL:
+                self._keys[place].engine_rank = engine_ranks[place]
+        return self._settle(items)
+
+    # From _collect to _settle no Python code runs, so the list keeps alive what the keys borrow.
+
+    cdef int _collect_asked(self, list waiting) except -1:
         if self._collect(waiting):
             raise RuntimeError(
                 "every waiting request whose label is in the label set must have its prefix hit by now; "
                 "was a label admitted while hits were being asked?"
             )
-        self._settle(waiting)
         return 0
-
-    # From _collect to _settle no Python code runs, so the list keeps alive what the keys borrow.
 
     cdef Py_ssize_t _collect(self, list waiting) except -1:
         """Stamp the requests and compute their keys; how many are in tier 0 and not asked yet."""
@@ -153,7 +166,8 @@ cdef class RoutingPrefixPolicy:
                 if key.rank > 0:
                     unasked += 1
             key.queued_at = (<Waiting>item).queued_at
-            key.request = item
+            key.engine_rank = 0
+            key.item = item
             key += 1
         return unasked
 
@@ -162,14 +176,15 @@ cdef class RoutingPrefixPolicy:
         request._stamp = self._version
         return 0
 
-    cdef void _settle(self, list waiting) noexcept:
-        """Put the list into the order of its keys."""
+    cdef bint _settle(self, list items) noexcept:
+        """Put the list into the order of its keys; whether that changed it."""
         cdef Py_ssize_t place
         if is_sorted(self._keys.begin(), self._keys.end()):
-            return
+            return False
         settle(self._keys)
         for place in range(<Py_ssize_t>self._keys.size()):
-            PyList_SET_ITEM(<PyObject*>waiting, place, <PyObject*>self._keys[place].request)
+            PyList_SET_ITEM(<PyObject*>items, place, <PyObject*>self._keys[place].item)
+        return True
 
 
 cdef void settle(vector[RoutingPrefixKey]& keys) noexcept:

@@ -138,7 +138,7 @@ class ReferencePrefixPolicy:
         for request in requests:
             if request.label in self._labels and request.hit is None:
                 request.hit = check_count(prefix_hit(request), "prefix_hit(request)", 0)
-        return sorted(requests, key=self._key)
+        return sorted(requests, key=self.key)
 
     def admitted(self, label: str | None) -> None:
         if label is None:
@@ -152,10 +152,53 @@ class ReferencePrefixPolicy:
     def __contains__(self, label: object) -> bool:
         return label in self._labels
 
-    def _key(self, request: ReferenceWaiting) -> tuple[int, int, float]:
+    def key(self, request: ReferenceWaiting) -> tuple[int, int, float]:
         if request.label in self._labels and request.hit is not None:
             return 0, -request.hit, request.queued_at
         return 1, 0, request.queued_at
+
+
+class ReferenceAttachedOrder:
+    """RP on an engine's list of its own requests: ascending (rank, RP key) of what is attached to each."""
+
+    def __init__(
+        self,
+        policy: ReferencePrefixPolicy,
+        attribute: str,
+        *,
+        rank: str | None = None,
+        highest_rank_first: bool = True,
+    ) -> None:
+        self.policy = policy
+        self.passes = self.queries = self.changed = 0
+        self._attribute = attribute
+        self._rank = rank
+        self._sign = -1 if highest_rank_first else 1
+
+    def order(
+        self,
+        requests: list[Any],
+        enter: Callable[[Any], ReferenceWaiting],
+        prefix_hit: Callable[[Any], int],
+    ) -> bool:
+        self.passes += 1
+        before = list(requests)
+        for request in before:
+            if getattr(request, self._attribute, None) is None:
+                setattr(request, self._attribute, enter(request))
+        for request in before:
+            waiting = getattr(request, self._attribute)
+            if waiting.label in self.policy and waiting.hit is None:
+                self.queries += 1
+                waiting.hit = check_count(prefix_hit(request), "prefix_hit(request)", 0)
+        requests.sort(key=self._key)
+        is_changed = any(now is not then for now, then in zip(requests, before, strict=True))
+        self.changed += is_changed
+        return is_changed
+
+    def _key(self, request: Any) -> tuple[int, tuple[int, int, float]]:
+        rank = 0 if self._rank is None else getattr(request, self._rank)
+        return self._sign * rank, self.policy.key(getattr(request, self._attribute))
 
 
 class ReferenceChainQueue:

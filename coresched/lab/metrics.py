@@ -2,8 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from coresched.lab.simulator.outcome import Outcome
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the simulator imports this module
+    from coresched.lab.simulator.outcome import Outcome
 
 TAIL_PERCENTS = (5, 10)
 

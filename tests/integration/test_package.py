@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from interpreters import find_interpreter
 
 CHECKOUT = Path(__file__).parents[2]
 RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -30,16 +31,8 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 def interpreter(version: str) -> Path:
     """A Python of this version that can make environments and compile; else the test is skipped."""
-    found = [shutil.which(f"python{version}")]
-    found += sorted(map(str, Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python")))
-    check = (
-        "import ensurepip, os, sys, sysconfig, venv; "
-        "assert os.path.exists(sysconfig.get_path('include') + '/Python.h'); "
-        "assert '%d.%d' % sys.version_info[:2] == sys.argv[1]"
-    )
-    for path in filter(None, found):
-        if subprocess.run([path, "-c", check, version], capture_output=True, check=False).returncode == 0:
-            return Path(path)
+    if found := find_interpreter(version):
+        return found
     pytest.skip(f"no Python {version} with venv and headers on PATH or in ~/.pyenv/versions")
 
 

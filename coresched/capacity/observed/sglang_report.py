@@ -10,9 +10,11 @@ what was asked for.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from coresched.capacity.observed.literals import LITERAL, literal
 from coresched.capacity.observed.pools import GIB, ObservedPools
+from coresched.capacity.sglang_flags import SglangFlags, slots_per_request
 from coresched.errors import InputError
 
 FLAGS = (
@@ -130,6 +132,8 @@ _STATES = re.compile(
 """mem_cache/memory_pool.py; ``GB`` there is 2**30 bytes."""
 _KV = re.compile(r"(?<!\w )KV Cache is allocated\..*? (?:K size: ([\d.]+) GB, V|KV) size: ([\d.]+) GB")
 """The same file; a label before "KV Cache" marks a draft's pool."""
+_RESERVE = re.compile(r"\(max_mamba_cache_size=\d+, (\d+) state slots per request\)")
+"""mem_cache/kv_cache_configurator.py, where states cap the running requests."""
 _READY = re.compile(
     r"max_total_num_tokens=(\d+), .*?max_running_requests=(\d+), context_len=(\d+)",
 )
@@ -144,6 +148,8 @@ class SglangBoot:
     slots: int | None = None
     state_bytes: int | None = None
     kv_bytes: int | None = None
+    reserve: int | None = None
+    """S as logged; an environment variable that lowers it is not."""
     ready: list[tuple[int, int, int]] = field(default_factory=list)
 
     @property
@@ -163,12 +169,16 @@ class SglangBoot:
         elif found := _KV.search(line):
             if self.kv_bytes is None:
                 self.kv_bytes = _logged_bytes(found[1] or "0", found[2])
+        elif found := _RESERVE.search(line):
+            self.reserve = int(found[1])
         elif found := _READY.search(line):
             self.ready.append((int(found[1]), int(found[2]), int(found[3])))
 
     def pools(self, source: str) -> ObservedPools:
         """What was read, once ``needed`` is None."""
         tokens, running, context = (min(values) for values in zip(*self.ready, strict=True))
+        if self._skips_decode_lock():
+            self.flags[SKIP_DECODE_LOCK] = True
         return ObservedPools(
             engine="sglang",
             version=None,
@@ -193,6 +203,20 @@ class SglangBoot:
                 "page_size": "the line 'server_args='",
             },
         )
+
+    def _skips_decode_lock(self) -> bool:
+        """Whether S is the one that the flags give with the variable set, and not the one without."""
+        names = ("mamba_radix_cache_strategy", "disable_overlap_schedule", "disable_radix_cache", "pp_size")
+        given: dict[str, Any] = {name: self.flags[name] for name in names if name in self.flags}
+        if self.reserve is None:
+            return False
+        try:
+            locked, skipped = (
+                slots_per_request(SglangFlags(**given, skip_decode_lock=skip)) for skip in (False, True)
+            )
+        except InputError:
+            return False
+        return locked != self.reserve == skipped
 
 
 def _logged_bytes(*gib: str) -> int | None:

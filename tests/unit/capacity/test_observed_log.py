@@ -49,6 +49,18 @@ def test_the_flags_of_older_releases_are_read_too(tmp_path: Path) -> None:
     assert got.page_size == 64
 
 
+@pytest.mark.parametrize(("reserve", "skips"), [(4, True), (5, False), (7, False)])
+def test_a_lower_reserve_shows_the_variable_that_no_line_has(
+    tmp_path: Path, reserve: int, skips: bool
+) -> None:
+    capped = (
+        "[2026-11-28 09:13:39 TP0] max_running_requests is capped to 61 by the mamba state cache "
+        f"(max_mamba_cache_size=306, {reserve} state slots per request). To raise it: ..."
+    )
+    pools = observe_log(log_file(tmp_path, sglang_log().replace("\n", f"\n{capped}\n", 1)))
+    assert pools.switch("SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK") is skips
+
+
 def test_the_pool_of_a_draft_does_not_count(tmp_path: Path) -> None:
     lines = sglang_log().splitlines()
     kv = next(line for line in lines if "KV Cache is allocated" in line)

@@ -38,6 +38,15 @@ def test_equal_trajectories_fill_the_memory_to_the_byte() -> None:
     assert coresched.plan(MODEL, same(40, 10_000), pool_memory=needed - 1, tp=4).concurrency == 9
 
 
+def test_a_model_whose_states_have_no_extra_buffer_runs_without_overlap() -> None:
+    made = coresched.plan("LFM2-2.6B", same(40, 10_000), pool_memory="2GiB")
+    assert "--disable-overlap-schedule" in made.engine_flags
+    strategy = made.engine_flags.index("--mamba-radix-cache-strategy")
+    assert made.engine_flags[strategy + 1] == "no_buffer"
+    with pytest.raises(InputError, match="page_size is 64; SGLang serves Lfm2ForCausalLM with page_size 1"):
+        coresched.plan("LFM2-2.6B", same(40, 10_000), pool_memory="2GiB", page_size=64)
+
+
 def test_flags_make_the_engine_build_the_planned_pools() -> None:
     plan = coresched.plan(MODEL, list(generate("swe", 60, 1)), pool_memory="6GiB", tp=4)
     flags = dict(itertools.pairwise(plan.engine_flags))

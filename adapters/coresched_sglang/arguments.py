@@ -1,0 +1,67 @@
+"""SGLang's arguments: the policies among the choices, and what cannot work with them refused at start."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from coresched_sglang.names import POLICIES
+
+
+def offer(_result: object, parser: argparse.ArgumentParser, *_args: object, **_kwargs: object) -> None:
+    """After ``ServerArgs.add_cli_args``: the policies join the choices of --schedule-policy."""
+    for action in parser._actions:
+        if action.dest == "schedule_policy" and action.choices is not None:
+            action.choices = [*action.choices, *(name for name in POLICIES if name not in action.choices)]
+
+
+def check(original: Callable[..., Any], server_args: Any, *args: Any, **kwargs: Any) -> Any:
+    """Around ``ServerArgs.check_server_args``, which runs where the server is started, before any process is.
+
+    Raises InputError for a label capacity that cannot be used and for what the policy cannot work with.
+    """
+    policy = server_args.schedule_policy
+    if policy not in POLICIES:
+        return original(server_args, *args, **kwargs)
+    from coresched.errors import InputError  # not loaded into servers that use no policy of ours
+
+    from coresched_sglang.configuration import asked_label_capacity
+
+    if reason := _cannot_work(server_args):
+        raise InputError(f"--schedule-policy {policy} {reason}")
+    asked_label_capacity(os.environ)
+    if not server_args.enable_priority_scheduling:
+        return original(server_args, *args, **kwargs)
+    with _presented_as_fcfs(server_args):
+        return original(server_args, *args, **kwargs)
+
+
+def _cannot_work(server_args: Any) -> str | None:
+    """The reason why, if the policy cannot work with the other arguments."""
+    if getattr(server_args, "disaggregation_mode", "null") == "decode":
+        return (
+            "orders prefills, and --disaggregation-mode decode has none; give it to the prefill server, and "
+            "fcfs to this one"
+        )
+    if getattr(server_args, "enable_pd_role_switch", False):
+        return (
+            "cannot follow a server that becomes a decode server; leave out --enable-pd-role-switch, or use fcfs"
+        )
+    if getattr(server_args, "dllm_algorithm", None) is not None:
+        return "does not see what diffusion models admit; leave out --dllm-algorithm, or use fcfs"
+    return None
+
+
+@contextmanager
+def _presented_as_fcfs(server_args: Any) -> Iterator[None]:
+    """SGLang's check knows by name which of its own policies keep to priorities; ours sort by them first."""
+    policy = server_args.schedule_policy
+    assign = super(type(server_args), server_args).__setattr__  # past the seal of a resolved record
+    assign("schedule_policy", "fcfs")
+    try:
+        yield
+    finally:
+        assign("schedule_policy", policy)

@@ -1,0 +1,54 @@
+"""The trajectory label of a request, and a warning where labels do not come."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from coresched.core.checks import check_label
+
+logger = logging.getLogger(__name__)
+
+UNLABELLED_BEFORE_WARNING = 16
+"""More than a server's own warm-up sends."""
+_HEALTH_CHECK = "HEALTH_CHECK"  # how SGLang begins the ids of the requests that it sends to itself
+
+
+class Labels:
+    """Reads labels once a request, and tells the operator once that they are missing or unusable."""
+
+    def __init__(self) -> None:
+        self.refused = 0
+        """Requests whose label was no label by `check_label`, and which count as unlabelled."""
+        self._seen = 0
+        self._unlabelled = 0
+
+    def of(self, request: Any) -> str | None:
+        """``routing_key``, or None if it is not set or cannot be a label; never raises."""
+        self._seen += 1
+        value = request.routing_key
+        if value is None or value == "":
+            self._count_unlabelled(str(request.rid))
+            return None
+        try:
+            return check_label(value, "routing_key")
+        except (TypeError, ValueError) as error:
+            self.refused += 1
+            if self.refused == 1:
+                logger.warning(
+                    "a request is scheduled as unlabelled: %s; further ones are counted, not logged", error
+                )
+            return None
+
+    def _count_unlabelled(self, request_id: str) -> None:
+        if request_id.startswith(_HEALTH_CHECK):
+            return
+        self._unlabelled += 1
+        if self._unlabelled == UNLABELLED_BEFORE_WARNING:
+            logger.warning(
+                "%d of the first %d requests have no trajectory label, and routing-prefix is first come, first "
+                "served for these: send the header x-smg-routing-key (OpenAI endpoints) or routing_key in the "
+                "body (/generate)",
+                self._unlabelled,
+                self._seen,
+            )

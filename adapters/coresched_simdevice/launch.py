@@ -1,0 +1,224 @@
+"""Starts an SGLang server on the simulated device, waits until it is healthy, and stops it again."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import metadata, util
+from pathlib import Path
+from typing import Final
+
+from coresched.capacity.observed import ObservedPools, observe_engine
+from coresched.errors import InputError
+from coresched.listen import listen_address
+from coresched_simdevice import configuration
+from coresched_simdevice.model_directory import config_file, has_tokenizer, write_model_directory
+
+PLATFORM: Final = "coresched-simdevice"
+
+FLAGS: Final = {
+    "--host": "127.0.0.1",
+    "--port": "30000",
+    "--device": "cpu",
+    "--load-format": "dummy",
+    "--attention-backend": "torch_native",
+    "--sampling-backend": "pytorch",
+    "--grammar-backend": "none",
+}
+"""What the server gets where the user does not say otherwise."""
+
+LAST_LINES: Final = 20
+
+
+class ServerEnded(Exception):
+    """The server ended by itself; ``code`` is its exit code, 128 and the signal's number if one ended it."""
+
+    def __init__(self, code: int, log: Path | None) -> None:
+        super().__init__(code)
+        self.code = code
+        self.log = log
+
+    def last_lines(self) -> list[str]:
+        """The end of the log, if there is a file of it."""
+        if self.log is None:
+            return []
+        return self.log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A healthy server; ``pools`` is what it reports of itself, or why it does not."""
+
+    process: "subprocess.Popen[bytes]"
+    url: str
+    pools: ObservedPools | InputError
+    log: Path | None
+
+    def wait(self) -> None:
+        """Until it ends by itself. Raises ServerEnded then."""
+        raise ServerEnded(_exit_code(self.process.wait()), self.log)
+
+
+@contextmanager
+def serving(
+    model: str,
+    device: Mapping[str, str],
+    flags: Sequence[str],
+    *,
+    called: Mapping[str, str],
+    log: Path | None = None,
+    start_timeout_s: float = 600.0,
+    grace_s: float = 5.0,
+) -> Iterator[Server]:
+    """A server for the config.json or folder ``model`` while the block runs; all its processes end with it.
+
+    ``device`` has the variables of `configuration`, which errors name as ``called`` does; ``flags`` are
+    SGLang's. Its log goes to the file ``log``, else to stderr. At the end it has ``grace_s`` seconds to stop.
+    Raises InputError, before anything is started, for what cannot be used, and ServerEnded if the server ends
+    before it is healthy.
+    """
+    configuration.read_device(device, called)
+    require_sglang()
+    config = config_file(model)
+    if given := [flag for flag in ("--model-path", "--model") if option(flags, flag) is not None]:
+        raise InputError(f"{given[0]} is given to sglang; give the model as --model-config instead")
+    all_flags = [
+        *flags,
+        *(text for flag in FLAGS if option(flags, flag) is None for text in (flag, FLAGS[flag])),
+    ]
+    url = server_url(all_flags)
+    with tempfile.TemporaryDirectory(prefix="coresched-sglang-sim-") as scratch:
+        folder = config.parent
+        if not has_tokenizer(folder):
+            folder = Path(scratch) / (config.resolve().parent.name or "model")
+            write_model_directory(config, folder)
+        command = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(folder), *all_flags]
+        with _started(command, {**os.environ, **device}, log, grace_s) as process:
+            _wait_until_healthy(process, url, log, start_timeout_s)
+            yield Server(process, url, _pools(url), log)
+
+
+def require_sglang() -> None:
+    """Raises InputError if this interpreter has no SGLang, or does not show it the simulated device."""
+    if util.find_spec("sglang") is None:
+        raise InputError(
+            f"SGLang is not installed for {sys.executable}; install it there: pip install 'coresched[sglang]'"
+        )
+    if not metadata.entry_points(group="sglang.srt.platforms", name=PLATFORM):
+        raise InputError(
+            f"the entry points of coresched are not installed for {sys.executable}, so SGLang would not find "
+            "the simulated device; run pip install there, not from a bare checkout"
+        )
+
+
+def option(flags: Sequence[str], name: str) -> str | None:
+    """The value of the last ``name VALUE`` or ``name=VALUE`` among flags; None if there is none."""
+    value = None
+    for place, flag in enumerate(flags):
+        if flag == name:
+            value = flags[place + 1] if place + 1 < len(flags) else ""
+        elif flag.startswith(f"{name}="):
+            value = flag.removeprefix(f"{name}=")
+    return value
+
+
+def server_url(flags: Sequence[str]) -> str:
+    """Where a server of these flags answers. Raises InputError if something else listens there."""
+    host, port = option(flags, "--host") or "", option(flags, "--port") or ""
+    bracketed = f"[{host}]" if ":" in host else host
+    if port == "0":
+        raise InputError("--port is 0 for sglang; give the port, by which it is reached")
+    listen_address(f"{bracketed}:{port}", "sglang's --host and --port")
+    reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(bracketed, bracketed)
+    return f"http://{reached}:{port}"
+
+
+@contextmanager
+def _started(
+    command: Sequence[str], environ: Mapping[str, str], log: Path | None, grace_s: float
+) -> "Iterator[subprocess.Popen[bytes]]":
+    environment = {
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        **environ,
+        configuration.ENABLE: "1",
+        "SGLANG_PLATFORM": PLATFORM,
+    }
+    # Asks for kernels for CPUs, which a forward that is not computed has no use for.
+    environment.pop("SGLANG_USE_CPU_ENGINE", None)
+    try:
+        output = log.open("wb") if log is not None else None
+    except OSError as problem:
+        raise InputError(f"--log {log}: cannot be written ({problem.strerror})") from None
+    try:
+        # A session of its own, so that Ctrl-C reaches this process only, and all of the server can be ended.
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output or sys.stderr,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            _end(process, grace_s)
+    finally:
+        if output is not None:
+            output.close()
+
+
+def _end(process: "subprocess.Popen[bytes]", grace_s: float) -> None:
+    """End the server's processes: asked first, killed after the grace time or at a second signal."""
+    try:
+        _signal_group(process, signal.SIGTERM)
+        process.wait(grace_s)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt, SystemExit):
+        pass
+    finally:
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal_group(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
+    # The group outlives its leader, whose id is the group's, while it has a process.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _wait_until_healthy(
+    process: "subprocess.Popen[bytes]", url: str, log: Path | None, timeout_s: float
+) -> None:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + timeout_s
+    while True:
+        if (code := process.poll()) is not None:
+            raise ServerEnded(_exit_code(code), log)
+        if time.monotonic() > deadline:
+            raise InputError(f"SGLang is not healthy after {timeout_s:g} s; raise --start-timeout-s")
+        try:
+            with opener.open(f"{url}/health", timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except (urllib.error.URLError, OSError):
+            pass
+        time.sleep(0.5)
+
+
+def _exit_code(returned: int) -> int:
+    return returned if returned >= 0 else 128 - returned
+
+
+def _pools(url: str) -> ObservedPools | InputError:
+    try:
+        return observe_engine(url)
+    except InputError as error:
+        return error

@@ -1,0 +1,1 @@
+"""SGLang's scheduling policies side by side, in its real scheduler on a simulated device."""

@@ -1,0 +1,30 @@
+from collections.abc import Callable
+from typing import TypeVar
+
+from coresched.core.prefix import RoutingPrefixPolicy, Waiting
+
+_Request = TypeVar("_Request")
+
+class AttachedOrder:
+    def __init__(
+        self,
+        policy: RoutingPrefixPolicy,
+        attribute: str,
+        *,
+        rank: str | None = None,
+        highest_rank_first: bool = True,
+    ) -> None: ...
+    @property
+    def policy(self) -> RoutingPrefixPolicy: ...
+    @property
+    def passes(self) -> int: ...
+    @property
+    def queries(self) -> int: ...
+    @property
+    def changed(self) -> int: ...
+    def order(
+        self,
+        requests: list[_Request],
+        enter: Callable[[_Request], Waiting],
+        prefix_hit: Callable[[_Request], int],
+    ) -> bool: ...

@@ -1,0 +1,111 @@
+"""SGLang servers on the simulated device, started as a person starts them, by `coresched sglang-sim`."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from integration.sglang_engine.environment import OFFLINE
+
+HEALTHY_S = 420
+STOP_S = 30
+
+
+@dataclass(frozen=True)
+class EngineServer:
+    """A healthy server. ``process`` is the command's; the server's own processes are its descendants."""
+
+    url: str
+    log: Path
+    process: subprocess.Popen[str]
+
+
+@contextmanager
+def boot(
+    python: Path,
+    model_config: Path,
+    flags: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    log: Path,
+    memory: str = "80GiB",
+    weights: str = "50GiB",
+    speed: float = 1.0,
+) -> Iterator[EngineServer]:
+    """A server for a config.json with SGLang's ``flags``; its processes have ended when the block has.
+
+    ``speed`` divides the time that the simulated device takes. Fails with the end of ``log`` if the server
+    does not become healthy.
+    """
+    port = _free_port()
+    command = [python, "-m", "coresched", "sglang-sim", "--model-config", model_config, "--log", log]
+    command += ["--memory", memory, "--weights", weights, "--speed", str(speed)]
+    process = subprocess.Popen(
+        [*command, "--", "--port", str(port), *flags],
+        env={**os.environ, **OFFLINE, **(environment or {})},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        _wait_until_listening(process)
+        yield EngineServer(f"http://127.0.0.1:{port}", log, process)
+    finally:
+        _end(process)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _wait_until_listening(process: subprocess.Popen[str]) -> None:
+    lines: queue.Queue[str] = queue.Queue()
+    assert process.stdout is not None
+    assert process.stderr is not None
+    threading.Thread(target=lambda: lines.put(process.stdout.readline()), daemon=True).start()
+    try:
+        first = lines.get(timeout=HEALTHY_S)
+    except queue.Empty:
+        raise AssertionError(f"the server is not healthy after {HEALTHY_S} s") from None
+    if "listening on" not in first:
+        raise AssertionError(f"the server did not start: {first}{process.stderr.read()}")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ask the command to end its server; where it does not, end the server's processes too."""
+    groups = {process.pid, *_groups_below(process.pid)}
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        for group in groups:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def _groups_below(pid: int) -> set[int]:
+    """The process groups of the direct children, which the command starts in sessions of their own."""
+    with suppress(OSError):
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return {os.getpgid(int(child)) for child in children}
+    return set()

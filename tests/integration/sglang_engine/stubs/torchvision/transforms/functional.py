@@ -1,0 +1,7 @@
+"""The names that SGLang and Transformers import at load time; nothing here converts an image."""
+
+from .interpolation import InterpolationMode as InterpolationMode
+
+
+def pil_to_tensor(*arguments: object) -> None:
+    raise NotImplementedError("this torchvision is a stub without images")

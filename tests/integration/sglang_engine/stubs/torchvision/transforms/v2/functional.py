@@ -1,0 +1,1 @@
+"""Transformers imports this as `tvF`, for images only."""
