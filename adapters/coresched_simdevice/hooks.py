@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from coresched.capacity.fields import one_line
 from coresched_simdevice import execution, memory, model, requests
 
 Kind = Literal["BEFORE", "AFTER", "AROUND", "REPLACE"]
@@ -85,16 +86,16 @@ def unsupported(hooks: Iterable[Hook] = HOOKS, fields: dict[str, tuple[str, ...]
     for hook in hooks:
         try:
             found = pkgutil.resolve_name(hook.target)
-        except (ImportError, AttributeError):
-            lacking.append(hook.target)
+        except (ImportError, AttributeError) as error:
+            lacking.append(f"{hook.target} ({one_line(str(error))})")
             continue
         has = inspect.signature(found).parameters
         lacking += [f"{hook.target}({name})" for name in hook.parameters if name not in has]
     for name, needed in fields.items():
         try:
             known = pkgutil.resolve_name(name).__dataclass_fields__
-        except (ImportError, AttributeError):
-            lacking.append(name)
+        except (ImportError, AttributeError) as error:
+            lacking.append(f"{name} ({one_line(str(error))})")
             continue
         lacking += [f"{name}.{field}" for field in needed if field not in known]
     return lacking

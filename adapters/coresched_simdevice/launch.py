@@ -179,19 +179,16 @@ def _started(
 def _end(process: "subprocess.Popen[bytes]", grace_s: float) -> None:
     """End the server's processes: asked first, killed after the grace time or at a second signal."""
     try:
-        _signal_group(process, signal.SIGTERM)
+        # Its first process ends the others; they would call it a crash if they were asked too.
+        process.terminate()
         process.wait(grace_s)
     except (subprocess.TimeoutExpired, KeyboardInterrupt, SystemExit):
         pass
     finally:
-        _signal_group(process, signal.SIGKILL)
+        # The group outlives its leader, whose id is the group's, while it has a process.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _signal_group(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
-    # The group outlives its leader, whose id is the group's, while it has a process.
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
 
 
 def _wait_until_healthy(
