@@ -9,6 +9,7 @@ from bench import capacity, gateway, overhead, replay, service, simulator
 from bench.chaos import parser as chaos
 from bench.progress import clear
 from bench.sglang_policies import command as sglang_policies
+from bench.sglang_priority import command as sglang_priority
 from coresched.cli.parser import CommandParser
 from coresched.errors import InputError
 
@@ -18,11 +19,17 @@ def build_parser() -> CommandParser:
         prog="python -m bench", description="What scheduling costs, measured on this machine."
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-<<<<<<< HEAD
-    for command in (overhead, simulator, service, gateway, capacity, replay, chaos):
-=======
-    for command in (overhead, simulator, service, gateway, capacity, chaos, sglang_policies):
->>>>>>> env
+    for command in (
+        overhead,
+        simulator,
+        service,
+        gateway,
+        capacity,
+        replay,
+        chaos,
+        sglang_policies,
+        sglang_priority,
+    ):
         command.add_parser(commands)
     return parser
 

@@ -71,22 +71,33 @@ class RoutingPrefix:
         self._hits = self._misses = self._unlabelled = 0
         self._passed = False
         self._waiting: list[Any] = []
+        self._waiting_count = 0
 
     def order(self, waiting_queue: list[Any]) -> None:
         """Put the waiting queue into RP order, in place, before SGLang fills a batch from it."""
         began = perf_counter()
         self._attached.order(waiting_queue, self._enter, self._prefix_hit)
-        self._waiting = waiting_queue.copy()
+        # Not copied, which would read every request: SGLang makes a new list where it admits some.
+        self._waiting, self._waiting_count = waiting_queue, len(waiting_queue)
         self._passed = True
         self._seconds += perf_counter() - began
 
     def admit(self, plan: Any) -> bool:
-        """Touch the labels of the requests that SGLang's ``plan`` admits; False if no `order` went before it."""
+        """Touch the labels of the requests that SGLang's ``plan`` admits; False if no `order` went before it.
+
+        Raises RuntimeError where the queue itself has lost requests, so that the admitted cannot be told.
+        """
         passed, self._passed = self._passed, False
-        if self._waiting:
-            for request in admitted_requests(plan, self._waiting):
+        waiting, self._waiting = self._waiting, []
+        if len(waiting) < self._waiting_count:
+            raise RuntimeError(
+                "routing-prefix cannot tell which requests this SGLang admits: it removes them from the list that "
+                "it waits with; use another --schedule-policy"
+            )
+        self._waiting_count = 0
+        if waiting:
+            for request in admitted_requests(plan, waiting):
                 self._touch(getattr(request, _WAITING).label)
-            self._waiting = []
         return passed
 
     def counts(self) -> PrefixCounts:

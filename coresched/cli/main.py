@@ -16,11 +16,19 @@ if TYPE_CHECKING:
 def build_parser() -> "CommandParser":
     # Imported here, so that Ctrl-C while they load is met by main() too.
     from coresched import __version__
-<<<<<<< HEAD
-    from coresched.cli import demo, doctor, gateway, plan, replay, serve, simulate, top, trace, worker
-=======
-    from coresched.cli import demo, doctor, gateway, plan, serve, sglang_sim, simulate, top, trace, worker
->>>>>>> env
+    from coresched.cli import (
+        demo,
+        doctor,
+        gateway,
+        plan,
+        replay,
+        serve,
+        sglang_sim,
+        simulate,
+        top,
+        trace,
+        worker,
+    )
     from coresched.cli.parser import CommandParser
 
     parser = CommandParser(
@@ -29,11 +37,7 @@ def build_parser() -> "CommandParser":
     )
     parser.add_argument("--version", action="version", version=f"coresched {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-<<<<<<< HEAD
-    for command in (demo, simulate, replay, plan, serve, gateway, top, worker, trace, doctor):
-=======
-    for command in (demo, simulate, plan, serve, gateway, top, worker, sglang_sim, trace, doctor):
->>>>>>> env
+    for command in (demo, simulate, replay, plan, serve, gateway, top, worker, sglang_sim, trace, doctor):
         command.add_parser(commands)
     return parser
 

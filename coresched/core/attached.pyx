@@ -1,17 +1,26 @@
 """RP on an engine's own list of its own request objects, in place.
 
 An engine's requests cannot be `Waiting`, so the `Waiting` of each is attached to it once, under an attribute.
-After that a pass is attribute reads and comparisons: no Python code, no call a request.
+After that a pass runs no Python code for a request that is not new. It does not even read requests that stand
+as the last pass left them: an engine's requests are large and out of the processor's caches by then.
 """
 
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsLongLong
+from cpython.object cimport PyObject
 from libcpp.vector cimport vector
 
 from sys import intern
 
 from coresched.core.checks cimport check_count, shown
 from coresched.core.prefix cimport RoutingPrefixPolicy, Waiting
+
+cdef extern from "Python.h":
+    ctypedef struct PyWeakReference:
+        PyObject* wr_object
+    object PyWeakref_NewRef(object referent, object callback)
+    Py_ssize_t Py_REFCNT(PyObject* counted)
+    PyObject* item_of "PyList_GET_ITEM"(PyObject* items, Py_ssize_t place) noexcept
 
 
 cdef class AttachedOrder:
@@ -45,6 +54,8 @@ cdef class AttachedOrder:
     cdef str _attribute
     cdef str _rank
     cdef bint _highest_rank_first
+    cdef list _left                          # what is attached to the requests, as the last pass left them
+    cdef unsigned long long _label_version   # of the label set in that pass
 
     def __cinit__(
         self, RoutingPrefixPolicy policy not None, attribute, *, rank=None, highest_rank_first=True
@@ -53,26 +64,31 @@ cdef class AttachedOrder:
         self._attribute = check_name(attribute, "attribute")
         self._rank = None if rank is None else check_name(rank, "rank")
         self._highest_rank_first = highest_rank_first
+        self._left = []
 
     def order(self, list requests not None, enter, prefix_hit):
         """Put the list into RP order, in place; full ties keep their order. Whether that changed the list.
 
         ``enter(request)`` makes the `Waiting` of a request that has none, or None, under the attribute: once
-        in its life. ``prefix_hit(request)`` returns the cached prompt tokens, an int not below 0, and is
-        called at most once in the life of a request, in the first pass that finds its label in the label set.
-        Neither may change the list or admit requests to the policy. A request may stand in the list twice,
-        and requests may share a `Waiting`, which is then asked once.
+        in its life, and again if the attribute was deleted and nobody else holds the `Waiting`.
+        ``prefix_hit(request)`` returns the cached prompt tokens, an int not below 0, and is called at most
+        once in the life of a request, in the first pass that finds its label in the label set. Neither may
+        change the list or admit requests to the policy. A request may stand in the list twice, and requests
+        may share a `Waiting`, which is then asked once.
 
         If anything raises, the list is as it was and what was learned of the other requests is kept. Raises
         TypeError or ValueError for something else than a `Waiting`, a bad hit or a bad rank, AttributeError
         for a request that lacks the rank or takes no attribute, and RuntimeError if the list or the label set
         was changed by a call.
         """
-        cdef list before = requests[:]
-        cdef list waiting, unasked
+        cdef list before, waiting, unasked
         cdef vector[long long] engine_ranks
         cdef const long long* ranks = NULL
+        cdef bint is_changed
         self.passes += 1
+        if self._is_as_left(requests):
+            return False
+        before = requests[:]
         waiting = self._waiting_of(before, enter)
         unasked = self.policy.unasked(waiting)
         if unasked:
@@ -81,21 +97,53 @@ cdef class AttachedOrder:
             self._read_ranks(before, engine_ranks)
             ranks = engine_ranks.data()
         check_same(requests, before)  # from here on no Python code runs
-        if not self.policy.arrange_items(waiting, requests, ranks):
+        is_changed = self.policy.arrange_items(waiting, requests, ranks)
+        if is_changed:
+            self.policy.arrange_items(waiting, waiting, ranks)
+            self.changed += 1
+        self._left = waiting if each_stands_once(waiting) else []  # else `is_attached` could not tell
+        self._label_version = self.policy.version
+        return is_changed
+
+    cdef bint _is_as_left(self, list requests) noexcept:
+        """Whether the last pass left this list and this label set; never so where ranks may have changed."""
+        cdef Py_ssize_t place
+        if (
+            self._rank is not None
+            or self._label_version != self.policy.version
+            or PyList_GET_SIZE(requests) != PyList_GET_SIZE(self._left)
+        ):
             return False
-        self.changed += 1
+        for place in range(PyList_GET_SIZE(requests)):
+            if not is_attached(item_of(<PyObject*>self._left, place), item_of(<PyObject*>requests, place)):
+                return False
         return True
 
     cdef list _waiting_of(self, list requests, enter):
-        cdef list waiting = []
+        """What is attached to each request, and entered where nothing is yet."""
+        cdef list left = self._left, waiting = []
+        cdef Py_ssize_t place = 0
         cdef object attached
         for request in requests:
+            # As long as requests have only left the list since the last pass, they need not be read.
+            while place < len(left) and not is_attached(
+                item_of(<PyObject*>left, place), <PyObject*>request
+            ):
+                place += 1
+            if place < len(left):
+                waiting.append(left[place])
+                place += 1
+                continue
             attached = getattr(request, self._attribute, None)
             if attached is None:
                 attached = enter(request)
                 if not isinstance(attached, Waiting):
                     raise TypeError(f"enter(request) must return a Waiting, got {shown(attached)}")
                 setattr(request, self._attribute, attached)
+                try:
+                    (<Waiting>attached).attached_to = PyWeakref_NewRef(request, None)
+                except TypeError:
+                    pass  # its class allows none: such a request is read in every pass
             elif not isinstance(attached, Waiting):
                 raise TypeError(
                     f"{self._attribute} of a request must be the Waiting that enter made of it, "
@@ -124,6 +172,28 @@ cdef class AttachedOrder:
                 one.tokens_hit = check_count(prefix_hit(requests[place]), "prefix_hit(request)", 0)
             place += 1
         return 0
+
+
+cdef bint is_attached(PyObject* waiting, PyObject* request) noexcept:
+    """Whether this `Waiting` is surely still the one under the attribute, without a look at the request."""
+    # A request that has ended is no longer what the reference refers to, though another may have its address.
+    # One whose attribute was deleted left the reference from the list alone.
+    cdef PyObject* reference = <PyObject*>(<Waiting>waiting).attached_to
+    return (
+        reference != <PyObject*>None
+        and (<PyWeakReference*>reference).wr_object == request
+        and Py_REFCNT(waiting) > 1
+    )
+
+
+cdef bint each_stands_once(list waiting) noexcept:
+    cdef Py_ssize_t place
+    for place in range(PyList_GET_SIZE(waiting)):
+        (<Waiting>item_of(<PyObject*>waiting, place)).index = <int>place
+    for place in range(PyList_GET_SIZE(waiting)):
+        if (<Waiting>item_of(<PyObject*>waiting, place)).index != <int>place:
+            return False
+    return True
 
 
 cdef str check_name(object value, str argument):

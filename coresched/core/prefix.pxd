@@ -28,6 +28,7 @@ cdef class Waiting:
     cdef readonly double queued_at
     cdef long long tokens_hit        # -1: not asked yet
     cdef int index                   # free for a compiled caller; 0 at first
+    cdef object attached_to          # a weak reference to the engine's own request, of AttachedOrder; or None
     cdef unsigned long long _stamp   # the membership version for which _member holds
     cdef bint _member                # the label is in the label set: tier 0
 
@@ -35,7 +36,7 @@ cdef class Waiting:
 cdef class RoutingPrefixPolicy:
     cdef readonly long long label_capacity
     cdef object _labels                # OrderedDict, oldest first
-    cdef unsigned long long _version   # changes when a label enters or leaves; never equal for two policies
+    cdef unsigned long long version    # changes when a label enters or leaves; never equal for two policies
     cdef vector[RoutingPrefixKey] _keys  # scratch, kept to spare the allocation
 
     # An `order` is unasked, then the caller sets tokens_hit >= 0 of each request returned, then arrange.

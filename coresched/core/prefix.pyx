@@ -69,7 +69,7 @@ cdef class RoutingPrefixPolicy:
     def __cinit__(self, label_capacity):
         self.label_capacity = check_count(label_capacity, "label_capacity", 1)
         self._labels = OrderedDict()
-        self._version = next_version()
+        self.version = next_version()
 
     def order(self, waiting, prefix_hit):
         """A new list of the same requests, best first; full ties keep their present order.
@@ -105,7 +105,7 @@ cdef class RoutingPrefixPolicy:
         self._labels[label] = None
         if len(self._labels) > self.label_capacity:
             self._labels.popitem(last=False)
-        self._version = next_version()
+        self.version = next_version()
 
     def labels(self):
         """The labels in the set, the oldest touch first."""
@@ -157,7 +157,7 @@ cdef class RoutingPrefixPolicy:
             item = PyList_GET_ITEM(<PyObject*>waiting, place)
             if not isinstance(<object>item, Waiting):
                 raise TypeError(f"waiting must hold Waiting objects only, got {shown(<object>item)}")
-            if (<Waiting>item)._stamp != self._version:
+            if (<Waiting>item)._stamp != self.version:
                 self._stamp(<Waiting>item)
             if not (<Waiting>item)._member:
                 key.rank = 1
@@ -173,7 +173,7 @@ cdef class RoutingPrefixPolicy:
 
     cdef int _stamp(self, Waiting request) except -1:
         request._member = request.label is not None and request.label in self._labels
-        request._stamp = self._version
+        request._stamp = self.version
         return 0
 
     cdef bint _settle(self, list items) noexcept:

@@ -68,6 +68,13 @@ class AttachedOrders(RuleBasedStateMachine):
                 policy.admitted(label)
 
     @rule(data=st.data())
+    def forget(self, data: st.DataObject) -> None:
+        if self.queues[0]:
+            place = data.draw(st.integers(0, len(self.queues[0]) - 1))
+            for queue in self.queues:
+                vars(queue[place]).pop("waiting", None)
+
+    @rule(data=st.data())
     def rank(self, data: st.DataObject) -> None:
         if self.queues[0]:
             place, rank = data.draw(st.tuples(st.integers(0, len(self.queues[0]) - 1), RANKS))

@@ -2,6 +2,7 @@
 
 import doctest
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -138,6 +139,60 @@ def test_none_under_the_attribute_counts_as_nothing_attached(make: Any) -> None:
     queue[0].waiting = None  # type: ignore[attr-defined]
     assert order.order(queue, engine.enter, engine.prefix_hit) is False
     assert engine.entered == ["a"]
+
+
+def test_a_deleted_attribute_makes_a_request_enter_anew(make: Any) -> None:
+    order, engine = make("k", hits={"short": 64, "long": 512})
+    queue = warm_queue()
+    order.order(queue, engine.enter, engine.prefix_hit)
+    engine.hits["short"] = 1024
+    del queue[1].waiting  # type: ignore[attr-defined]
+    assert order.order(queue, engine.enter, engine.prefix_hit) is True
+    assert names(queue) == "short long unlabeled cold"
+    assert engine.asked == ["short", "long", "short"]
+
+
+def test_a_deleted_attribute_is_seen_of_a_request_that_stands_twice(make: Any) -> None:
+    order, engine = make()
+    queue = [EngineRequest("a", None, 0.0)] * 2
+    order.order(queue, engine.enter, engine.prefix_hit)
+    del queue[0].waiting  # type: ignore[attr-defined]
+    order.order(queue, engine.enter, engine.prefix_hit)
+    assert engine.entered == ["a", "a"]
+
+
+def test_a_request_at_the_place_of_one_that_ended_is_entered_and_asked(make: Any) -> None:
+    order, engine = make("k", hits={str(number): 1 for number in range(100)})
+    queue = []
+    for number in range(100):  # each gets the memory of the one before
+        queue[:] = [EngineRequest(str(number), "k", 0.0)]
+        order.order(queue, engine.enter, engine.prefix_hit)
+    assert engine.entered == engine.asked == [str(number) for number in range(100)]
+
+
+def test_no_request_is_kept_alive(make: Any) -> None:
+    order, engine = make("k", hits={"short": 64, "long": 512})
+    queue = warm_queue()
+    order.order(queue, engine.enter, engine.prefix_hit)
+    alive = weakref.ref(queue[0])
+    queue.clear()
+    assert alive() is None
+
+
+def test_requests_that_allow_no_weak_reference_are_ordered(make: Any) -> None:
+    class Compact:
+        __slots__ = ("arrived_at", "label", "name", "waiting")
+
+        def __init__(self, name: str, label: str | None, arrived_at: float) -> None:
+            self.name, self.label, self.arrived_at = name, label, arrived_at
+
+    order, engine = make("k", hits={"b": 64})
+    queue = [Compact("a", None, 1.0), Compact("b", "k", 2.0)]
+    assert order.order(queue, engine.enter, engine.prefix_hit) is True
+    assert order.order(queue, engine.enter, engine.prefix_hit) is False
+    assert [request.name for request in queue] == ["b", "a"]
+    queue.reverse()
+    assert order.order(queue, engine.enter, engine.prefix_hit) is True
 
 
 @pytest.mark.parametrize("broken", ["enter", "prefix_hit"])

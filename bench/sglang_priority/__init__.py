@@ -1,0 +1,1 @@
+"""The cost of one priority calculation inside SGLang: measured in its environment, shown in ours."""
