@@ -47,7 +47,9 @@ def _cannot_work(server_args: Any) -> str | None:
             "fcfs to this one"
         )
     if getattr(server_args, "enable_pd_role_switch", False):
-        return "cannot follow a server that becomes a decode server; leave out --enable-pd-role-switch, or use fcfs"
+        return (
+            "cannot follow a server that becomes a decode server; leave out --enable-pd-role-switch, or use fcfs"
+        )
     if getattr(server_args, "dllm_algorithm", None) is not None:
         return "does not see what diffusion models admit; leave out --dllm-algorithm, or use fcfs"
     return None

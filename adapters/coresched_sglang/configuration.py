@@ -117,8 +117,6 @@ def _json_object(path: str, named_by: str) -> dict[str, object]:
 
 def _count(value: object, name: str) -> int:
     if not is_count(value, 1, LARGEST_LABEL_CAPACITY):
-        raise InputError(
-            f"{name} is {shown(value)}; it must be an integer from 1 to {LARGEST_LABEL_CAPACITY:,}"
-        )
+        raise InputError(f"{name} is {shown(value)}; it must be an integer from 1 to {LARGEST_LABEL_CAPACITY:,}")
     assert isinstance(value, int)
     return value

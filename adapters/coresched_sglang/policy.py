@@ -89,7 +89,9 @@ def after_prefill(plan: Any, scheduler: Any, *_args: object, **_kwargs: object) 
         scheduler.policy.after_prefill(plan, scheduler)
 
 
-def _ordering(policy: str, tree_cache: Any, hierarchical: bool, by_priority: bool, lowest_first: bool) -> Any:
+def _ordering(
+    policy: str, tree_cache: Any, hierarchical: bool, by_priority: bool, lowest_first: bool
+) -> Any:
     """Raises RuntimeError where SGLang left out a hook, InputError for a label capacity that cannot be used."""
     # Imported here: servers that use none of our policies need none of it.
     from coresched_sglang.configuration import asked_label_capacity
