@@ -14,7 +14,6 @@ from coresched.lab.replay.plan import Plan
 from coresched.lab.replay.record import Run
 from coresched.lab.replay.summary import ReplayMetrics
 from coresched.lab.replay.table import COLUMNS, table_rows, unit_of
-from coresched.lab.units import TimeUnit
 
 BUSY = 0.5
 """Share of a core from which on the replay's own CPU time may be in what it measures."""
@@ -66,7 +65,7 @@ def print_run(conducted: Conducted, plan: Plan, folder: Path, earlier: Run | Non
 
 def runs_table(runs: Sequence[tuple[str, ReplayMetrics]]) -> Table:
     """Names and metrics, the first run being the reference."""
-    unit: TimeUnit = unit_of(runs)
+    unit = unit_of(runs)
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     shown = [place for place, name in enumerate(COLUMNS) if name != "gain" or len(runs) > 1]
     for place in shown:
@@ -74,7 +73,7 @@ def runs_table(runs: Sequence[tuple[str, ReplayMetrics]]) -> Table:
         # A break between the words keeps the table within 80 columns.
         head = f"{name}\n({unit.name})" if name in ("makespan", "L5") else name.replace(" ", "\n")
         table.add_column(head, justify="left" if name == "run" else "right", no_wrap=True)
-    for row in table_rows(runs):
+    for row in table_rows(runs, unit):
         table.add_row(*(row[place] for place in shown))
     return table
 

@@ -13,12 +13,12 @@ def unit_of(runs: Sequence[tuple[str, ReplayMetrics]]) -> TimeUnit:
     return TimeUnit(max(metrics.elapsed_s for _, metrics in runs))
 
 
-def table_rows(runs: Sequence[tuple[str, ReplayMetrics]]) -> list[tuple[str, ...]]:
+def table_rows(runs: Sequence[tuple[str, ReplayMetrics]], unit: TimeUnit) -> list[tuple[str, ...]]:
     """One row of text for each (name, metrics), in the order of COLUMNS; the first run is the reference.
 
-    Times are in ``unit_of(runs)``. What a stopped replay or a silent engine leaves unknown is a dash.
+    What a stopped replay or a silent engine leaves unknown is a dash.
     """
-    unit, reference = unit_of(runs), runs[0][1].makespan_s
+    reference = runs[0][1].makespan_s
     rows: list[tuple[str, ...]] = []
     for place, (name, metrics) in enumerate(runs):
         makespan, tail = metrics.makespan_s, metrics.tail_s
