@@ -1,6 +1,8 @@
 """`coresched replay` as a person meets it: output, folder, exit codes, one-line errors."""
 
 import json
+import re
+import shlex
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from replay_engine import Engine, engines
 from simulated import trajectory
 
-from coresched.cli.main import main
+from coresched.cli.main import build_parser, main
 from coresched.trajectory.writer import write_trajectories
 
 
@@ -101,6 +103,13 @@ def test_a_failed_replay_has_exit_code_1_and_says_why(
     assert "answered 400: no, 400; what was measured by then is kept" in err
     assert "did not reach its end" in out
     assert json.loads(Path("one/summary.json").read_text())["status"] == "failed"
+
+
+def test_the_commands_of_its_page_are_commands() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "replay.md").read_text().replace("\\\n", "")
+    commands = re.findall(r"^\$ coresched (.*?)(?: &)?$", page, flags=re.MULTILINE)
+    parsed = [build_parser().parse_args(shlex.split(line)).command for line in commands]
+    assert parsed == ["replay", "replay", "worker", "worker", "trace", "replay"]
 
 
 @pytest.mark.parametrize(
