@@ -5,9 +5,10 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from bench import capacity, gateway, overhead, service, simulator
+from bench import capacity, gateway, overhead, replay, service, simulator
 from bench.chaos import parser as chaos
 from bench.progress import clear
+from bench.sglang_batch import command as sglang_batch
 from bench.sglang_policies import command as sglang_policies
 from bench.sglang_priority import command as sglang_priority
 from coresched.cli.parser import CommandParser
@@ -25,7 +26,9 @@ def build_parser() -> CommandParser:
         service,
         gateway,
         capacity,
+        replay,
         chaos,
+        sglang_batch,
         sglang_policies,
         sglang_priority,
     ):

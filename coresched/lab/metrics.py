@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,7 @@ def measure(outcome: Outcome) -> Metrics:
         output_tokens_per_s=output_tokens / makespan,
         mean_in_flight=outcome.in_flight_s / makespan,
         request_imbalance=_share(outcome.imbalance_s, outcome.shared_load_s) if outcome.workers > 1 else None,
-        output_imbalance=_deviation(outcome.output_tokens) if outcome.workers > 1 else None,
+        output_imbalance=deviation(outcome.output_tokens) if outcome.workers > 1 else None,
         ttft_s=outcome.ttft_s / outcome.requests,
         tpot_s=outcome.decode_s / decoded if decoded else None,
         priority_calculation_s=outcome.priority_s,
@@ -87,7 +88,8 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _deviation(amounts: list[int]) -> float:
+def deviation(amounts: Sequence[int]) -> float:
+    """sum|a - mean| / (2 sum (1 - 1/count)), of at least two amounts that are not all 0."""
     total, count = sum(amounts), len(amounts)
     mean = total / count
     return sum(abs(amount - mean) for amount in amounts) / (2 * total * (1 - 1 / count))

@@ -19,6 +19,7 @@ from simulated_worker import CHECKOUT, metrics, running_worker
 
 from coresched.cli.main import main
 from coresched.lab.simulator.model import load_worker_model
+from coresched.lab.worker.tokens import decode
 
 FAST = ("--speed", "2000", "--served-model-name", "m")
 
@@ -125,6 +126,16 @@ def test_generate_answers_as_sglang_does(url: str) -> None:
     body["input_ids"] = [7, 8, 9, *first["output_ids"], 10]
     again = httpx.post(f"{url}/generate", json=body, headers=header("g")).json()
     assert again["meta_info"]["cached_tokens"] == 8
+
+
+def test_a_completion_has_the_ids_of_its_reply_where_they_are_asked_for(url: str) -> None:
+    body = {"prompt": [7, 8, 9], "max_tokens": 5, "return_token_ids": True}
+    (choice,) = httpx.post(f"{url}/v1/completions", json=body, headers=header("i")).json()["choices"]
+    assert decode(choice["token_ids"]) == choice["text"]
+    body |= {"prompt": [7, 8, 9, *choice["token_ids"], 10], "return_token_ids": False}
+    again = httpx.post(f"{url}/v1/completions", json=body, headers=header("i")).json()
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == 8
+    assert "token_ids" not in again["choices"][0]
 
 
 def test_durations_follow_the_step_model(url: str) -> None:

@@ -50,13 +50,13 @@ class OpenAiAnswer:
         body: Json = {"message": {"role": "assistant", "content": text}}
         name = "chat.completion"
         if self.kind == "text":
-            body, name = {"text": text}, "text_completion"
+            body, name = self._text(0, len(self.asked.request.reply)), "text_completion"
         return self._object(name, [self._choice(body, self._finish_reason)]) | {"usage": usage(self.asked)}
 
     def chunk(self, sent: int, produced: int) -> list[Json]:
-        text = decode(self.asked.request.reply[sent:produced])
         if self.kind == "text":
-            return [self._chunk({"text": text}, None)]
+            return [self._chunk(self._text(sent, produced), None)]
+        text = decode(self.asked.request.reply[sent:produced])
         delta = {"content": text} if sent else {"role": "assistant", "content": text}
         return [self._chunk({"delta": delta}, None)]
 
@@ -66,6 +66,10 @@ class OpenAiAnswer:
         if self.asked.include_usage:
             chunks.append(self._object(self._chunk_name, []) | {"usage": usage(self.asked)})
         return chunks
+
+    def _text(self, first: int, end: int) -> Json:
+        tokens = self.asked.request.reply[first:end]
+        return {"text": decode(tokens)} | ({"token_ids": list(tokens)} if self.asked.token_ids else {})
 
     @property
     def _finish_reason(self) -> str:

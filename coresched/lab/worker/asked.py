@@ -21,6 +21,8 @@ class Asked:
     include_usage: bool
     counted: bool
     """Whether the client gave the reply's length, so that it ends there rather than by itself."""
+    token_ids: bool = False
+    """Whether a text completion has the ids of the reply's tokens beside their text."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,13 @@ class Endpoints:
         request = make_request(
             prompt, label=label, output_tokens=length, seed=seed, message=message, streamed=stream
         )
-        return Asked(request, stream, include_usage, counted=length is not None)
+        return Asked(
+            request,
+            stream,
+            include_usage,
+            counted=length is not None,
+            token_ids=body.flag("return_token_ids"),
+        )
 
 
 def _message(message: Fields) -> tuple[str, str]:

@@ -1,0 +1,233 @@
+"""`python -m bench replay`: live replays on simulated workers beside the simulator's own runs of them."""
+
+import argparse
+import asyncio
+import json
+import tempfile
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+import msgspec
+from rich.table import Table
+
+from bench.chaos.servers import Server
+from bench.machine import Machine, this_machine
+from bench.progress import announce, clear
+from bench.results import heading, today
+from coresched import __version__
+from coresched.cli.parser import CommandParser, add_command, count, number
+from coresched.cli.terminal import stdout_console
+from coresched.lab.replay.conduct import Conducted, conduct
+from coresched.lab.replay.endpoint import Endpoint
+from coresched.lab.replay.plan import ReplaySettings, make_plan
+from coresched.lab.replay.prompts import TokenSource
+from coresched.lab.simulator.model import WorkerModel, load_worker_model
+from coresched.lab.simulator.run import simulate
+from coresched.lab.simulator.settings import RunSettings, WorkerPolicy
+from coresched.trajectory.generator import generate
+from coresched.trajectory.schema import Trajectory
+
+SAMPLES, QUICK_SAMPLES = 40, 8
+TURNS, QUICK_TURNS = 12, 4
+SAMPLES_PER_WORKER = 8
+STATE_RATIO = 0.3
+TURNAROUNDS_S = (0.0, 0.02, 0.04, 0.06, 0.08)
+NOTES = (
+    "live: over HTTP in real time, on workers in processes; seconds are theirs.",
+    "simulated: in virtual time; median and range over client turnarounds of 0 to 80 ms,",
+    "as small shifts change who is evicted. apart: live from that median. reuse: live,",
+    "simulated. late: how much longer than recorded pauses were, in wall-clock ms.",
+    "CPU: of the replay, ms a turn.",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a batch is scheduled in both."""
+
+    router: Literal["lbch", "consistent-hash", "round-robin"]
+    environment_policy: Literal["fcfs", "caas"]
+    worker_policy: WorkerPolicy
+
+    def __str__(self) -> str:
+        return f"{self.router}, {self.environment_policy}, {self.worker_policy}"
+
+
+CASES = (
+    Case("round-robin", "fcfs", "fcfs"),
+    Case("consistent-hash", "fcfs", "fcfs"),
+    Case("lbch", "caas", "routing-prefix"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case, run both ways. Seconds are the workers', but for ``late_ms`` and ``cpu_ms_per_turn``."""
+
+    case: str
+    turns: int
+    live_s: float
+    simulated_s: float
+    simulated_range_s: tuple[float, float]
+    live_reuse: float
+    simulated_reuse: float
+    late_ms: float
+    worst_late_ms: float
+    cpu_ms_per_turn: float
+
+    @property
+    def apart(self) -> float:
+        return self.live_s / self.simulated_s - 1
+
+
+def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
+    parser = add_command(
+        commands,
+        "replay",
+        summary="live replays on simulated workers beside the simulator",
+        description="Replay a batch against `coresched worker` processes in real time and run the same in\n"
+        "virtual time, under three ways to schedule it: how far the two are apart, and what the\n"
+        "replay itself adds.",
+        example="python -m bench replay --workers 4 --speed 4",
+    )
+    parser.add_argument("--workers", type=count, default=4, metavar="W", help="workers (default %(default)s)")
+    parser.add_argument(
+        "--speed",
+        type=number(above=0),
+        default=4.0,
+        metavar="X",
+        help="how much faster than real time; HTTP then weighs X times as much (default %(default)g)",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a small batch: to see that it runs, not to quote"
+    )
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    machine = this_machine()
+    samples, turns = (QUICK_SAMPLES, QUICK_TURNS) if args.quick else (SAMPLES, TURNS)
+    batch = [
+        msgspec.structs.replace(one, turns=one.turns[:turns]) for one in generate("swe", samples, seed=5)
+    ]
+    rows = []
+    for case in CASES:
+        announce(str(case))
+        rows.append(asyncio.run(measure(case, batch, args.workers, args.speed)))
+    clear()
+    if args.json:
+        report = {"command": args.command_line, "date": today(), "version": __version__}
+        found = [asdict(row) | {"apart": row.apart} for row in rows]
+        print(json.dumps(report | {"machine": asdict(machine), "rows": found}, indent=2))
+    else:
+        print_rows(args.command_line, machine, rows)
+    return 0
+
+
+def worker_model(turnaround_s: float) -> WorkerModel:
+    """The tight model with a twentieth of its memory, so that caches fill; live workers add no turnaround."""
+    model = load_worker_model("h20-tp4-hybrid-tight")
+    times = msgspec.structs.replace(model.times, turnaround_s=turnaround_s, turnaround_token_s=0.0)
+    return msgspec.structs.replace(model, pool_tokens=model.pool_tokens // 20, times=times)
+
+
+async def measure(case: Case, batch: Sequence[Trajectory], workers: int, speed: float) -> Row:
+    samples, environments = SAMPLES_PER_WORKER * workers, 3 * workers
+    settings = RunSettings(
+        name=str(case),
+        workers=workers,
+        sample_concurrency=samples,
+        environment_concurrency=environments,
+        state_ratio=STATE_RATIO,
+        label_capacity=SAMPLES_PER_WORKER,
+        worker_policy=case.worker_policy,
+        routing=case.router,
+        environment_policy=case.environment_policy,
+    )
+    simulated = [simulate(batch, settings, worker_model(s)).metrics for s in TURNAROUNDS_S]
+    makespans = [metrics.makespan_s for metrics in simulated]
+    live = await replayed(
+        case,
+        batch,
+        ReplaySettings(
+            sample_concurrency=samples,
+            environment_concurrency=environments,
+            environment_policy=case.environment_policy,
+            router=case.router,
+            speed=speed,
+        ),
+        workers,
+    )
+    metrics, makespan_s = live.metrics, live.metrics.makespan_s
+    if makespan_s is None or metrics.cache_reuse is None:
+        raise RuntimeError(f"the replay did not reach its end: {live.ending.reason}")
+    return Row(
+        case=str(case),
+        turns=metrics.turns,
+        live_s=makespan_s,
+        simulated_s=median(makespans),
+        simulated_range_s=(min(makespans), max(makespans)),
+        live_reuse=metrics.cache_reuse,
+        simulated_reuse=median(metrics.cache_reuse for metrics in simulated),
+        late_ms=metrics.environment_late_s / speed * 1000,
+        worst_late_ms=metrics.worst_environment_late_s / speed * 1000,
+        cpu_ms_per_turn=live.client.cpu_s / metrics.turns * 1000,
+    )
+
+
+async def replayed(
+    case: Case, batch: Sequence[Trajectory], settings: ReplaySettings, workers: int
+) -> Conducted:
+    """The live replay on new worker processes."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "model.json").write_bytes(msgspec.json.encode(worker_model(0.0)))
+        options = ["--model", str(folder / "model.json"), "--speed", str(settings.speed)]
+        options += ["--state-ratio", str(STATE_RATIO), "--label-capacity", str(SAMPLES_PER_WORKER)]
+        options += ["--schedule-policy", case.worker_policy]
+        async with AsyncExitStack() as stack:
+            endpoints = []
+            for place in range(workers):
+                server = Server("worker", options, folder / "errors")
+                stack.callback(server.kill)
+                await server.start()
+                # The simulator's names, so that each label has the same home.
+                endpoints.append(Endpoint(f"worker-{place}", f"http://{server.address}"))
+            return await conduct(
+                make_plan(batch),
+                settings,
+                endpoints,
+                tokens=TokenSource(0, 1000, 30000),
+                folder=folder / "run",
+                traces=[],
+            )
+
+
+def print_rows(command: str, machine: Machine, rows: Sequence[Row]) -> None:
+    console = stdout_console()
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    table.add_column("case", no_wrap=True)
+    for name in ("live\n(s)", "simulated\n(s)", "apart", "reuse", "late\n(ms)", "CPU\n(ms)"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.case,
+            f"{row.live_s:.0f}",
+            f"{row.simulated_s:.0f} ({row.simulated_range_s[0]:.0f} to {row.simulated_range_s[1]:.0f})",
+            f"{row.apart:+.1%}",
+            f"{row.live_reuse:.0%}, {row.simulated_reuse:.0%}",
+            f"{row.late_ms:.1f}",
+            f"{row.cpu_ms_per_turn:.1f}",
+        )
+    for line in heading(command, machine):
+        console.print(line)
+    console.print()
+    console.print(table)
+    console.print()
+    for note in NOTES:
+        console.print(note)

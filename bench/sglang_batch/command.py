@@ -1,0 +1,118 @@
+"""`python -m bench sglang-batch`: a batch on two real SGLang servers, as it comes and coordinated."""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.machine import this_machine
+from bench.progress import announce, clear
+from bench.sglang_batch.setups import Device, shortened
+from bench.sglang_policies.models import write_model
+from bench.sglang_policies.processes import sglang_version
+from coresched.cli.parser import CommandParser, add_command, count, number
+from coresched.trajectory.reader import load_trajectories
+from coresched.trajectory.workloads import demo_workload
+
+MODEL = "ling-3.0-flash"
+DEVICE = Device(memory="80GiB", weights="64GiB", memory_fraction=0.9, context_length=65536)
+QUICK_SAMPLES, QUICK_FRACTION = 16, 20
+
+
+def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
+    parser = add_command(
+        commands,
+        "sglang-batch",
+        summary="a batch on two real SGLang servers, as it comes and coordinated",
+        description="Replay a batch against two SGLang servers on a simulated device of 80 GiB: under one\n"
+        "limit and a round-robin router, with samples admitted apart from environments, and with\n"
+        "coresched's plan, service and policy. Boots four servers, which takes 12 GB of memory and\n"
+        "a few minutes. Linux only.",
+        example="python -m bench sglang-batch --sglang-python ~/sglang/bin/python --trace traces.jsonl",
+    )
+    parser.add_argument(
+        "--sglang-python",
+        default=sys.executable,
+        metavar="PATH",
+        help="a Python that has sglang and coresched (default: this one)",
+    )
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="trajectories (default: the shipped ones)")
+    parser.add_argument(
+        "--samples", type=count, default=100, metavar="N", help="the first N of them (default %(default)s)"
+    )
+    parser.add_argument(
+        "--turns-over",
+        type=count,
+        default=8,
+        metavar="N",
+        help="of each the first 1/N of its turns, rounded up (default %(default)s)",
+    )
+    parser.add_argument(
+        "--environment-concurrency",
+        type=count,
+        default=12,
+        metavar="C_E",
+        help="environment stages at once (default %(default)s)",
+    )
+    parser.add_argument(
+        "--speed",
+        type=number(above=0),
+        default=2.0,
+        metavar="X",
+        help="of the device; what SGLang computes itself is not faster, so watch the column CPU "
+        "(default %(default)g)",
+    )
+    parser.add_argument("--rounds", type=count, default=2, metavar="N", help="(default %(default)s)")
+    parser.add_argument(
+        "--quick", action="store_true", help="one round of a small batch: to see that it runs, not to quote"
+    )
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the folders of the replays here")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from bench.gateways.processes import check_system
+    from bench.sglang_batch.results import as_json, print_runs
+    from bench.sglang_batch.runs import Comparison, StoppedError, all_runs
+    from bench.sglang_batch.servers import NoServerError
+
+    check_system()
+    samples, fraction, rounds = args.samples, args.turns_over, args.rounds
+    if args.quick:
+        samples, fraction, rounds = QUICK_SAMPLES, QUICK_FRACTION, 1
+    sglang = sglang_version(args.sglang_python)
+    given = demo_workload() if args.trace is None else load_trajectories(args.trace)
+    workload = shortened(given[:samples], fraction)
+    machine = this_machine()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = args.keep or Path(scratch)
+        folder.mkdir(exist_ok=True)
+        model = write_model(MODEL, Path(scratch))
+        options = ["--model-config", str(model), "--memory", DEVICE.memory, "--weights", DEVICE.weights]
+        options += ["--speed", str(args.speed)]
+        comparison = Comparison(
+            python=args.sglang_python,
+            workload=workload,
+            made=DEVICE.plan(model, workload, args.environment_concurrency),
+            device=DEVICE,
+            options=options,
+            environment_concurrency=args.environment_concurrency,
+            speed=args.speed,
+        )
+        runs = []
+        announce("booting four servers")
+        try:
+            for one in all_runs(comparison, rounds, folder):
+                runs.append(one)
+                announce(f"{len(runs)} of {3 * rounds} runs: {one.setup.name} took {one.wall_s:.0f} s")
+        except (NoServerError, StoppedError) as error:
+            clear()
+            print(f"python -m bench sglang-batch: {error}", file=sys.stderr)
+            return 1
+    clear()
+    if args.json:
+        print(as_json(args.command_line, machine, sglang, comparison, runs))
+    else:
+        print_runs(args.command_line, machine, sglang, comparison, runs)
+    return 0

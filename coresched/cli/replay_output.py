@@ -1,0 +1,103 @@
+"""What `coresched replay` shows: how far it is, and what came of it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from coresched.cli.terminal import stdout_console
+from coresched.lab.replay.conduct import Conducted
+from coresched.lab.replay.plan import Plan
+from coresched.lab.replay.record import Run
+from coresched.lab.replay.summary import ReplayMetrics
+from coresched.lab.replay.table import COLUMNS, table_rows, unit_of
+
+BUSY = 0.5
+"""Share of a core from which on the replay's own CPU time may be in what it measures."""
+TABLE_WIDTH = 78
+
+
+@contextmanager
+def progress_bar(plan: Plan) -> Iterator[Callable[[int, int], None]]:
+    """A bar of turns with the time that is left, where stderr is a terminal."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f} turns"),
+        BarColumn(),
+        TextColumn("{task.fields[samples]:,}/{task.fields[all_samples]:,} samples"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task("", total=plan.turns, samples=0, all_samples=len(plan.samples))
+        yield lambda turns, samples: bar.update(task, completed=turns, samples=samples)
+
+
+def print_run(conducted: Conducted, plan: Plan, folder: Path, earlier: Run | None) -> None:
+    """The table, a line on what it cost to measure, and what a reader has to know of it."""
+    console, metrics = stdout_console(), conducted.metrics
+    console.print(
+        f"coresched replay: {metrics.completed_samples:,} of {len(plan.samples):,} samples, "
+        f"{metrics.turns:,} of {plan.turns:,} turns"
+    )
+    console.print()
+    runs = [] if earlier is None else [(earlier.name, earlier.metrics)]
+    runs.append((folder.name, metrics))
+    console.print(runs_table(runs), width=max(TABLE_WIDTH, console.width), crop=False)
+    console.print()
+    client = conducted.client
+    if metrics.turns:
+        console.print(
+            f"The replay itself: {client.cpu_s / metrics.turns * 1000:.1f} ms of CPU a turn, "
+            f"{client.cpu_s / client.wall_s:.0%} of a core; pauses on average "
+            f"{metrics.environment_late_s * 1000:.1f} ms too long."
+        )
+    for note in notes(conducted, plan):
+        console.print(f"note: {note}")
+    console.print(f"run: {folder}")
+
+
+def runs_table(runs: Sequence[tuple[str, ReplayMetrics]]) -> Table:
+    """Names and metrics, the first run being the reference."""
+    unit = unit_of(runs)
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    shown = [place for place, name in enumerate(COLUMNS) if name != "gain" or len(runs) > 1]
+    for place in shown:
+        name = COLUMNS[place]
+        # A break between the words keeps the table within 80 columns.
+        head = f"{name}\n({unit.name})" if name in ("makespan", "L5") else name.replace(" ", "\n")
+        table.add_column(head, justify="left" if name == "run" else "right", no_wrap=True)
+    for row in table_rows(runs, unit):
+        table.add_row(*(row[place] for place in shown))
+    return table
+
+
+def notes(conducted: Conducted, plan: Plan) -> Iterator[str]:
+    """What makes the numbers other than they seem, one sentence each."""
+    metrics, client = conducted.metrics, conducted.client
+    if conducted.ending.status != "completed":
+        yield "the replay did not reach its end, so there is no makespan and no tail"
+    if metrics.failed_requests:
+        yield (
+            f"{metrics.failed_requests} requests failed and were sent again; events.jsonl says where and why "
+            "(failed-inference)"
+        )
+    if metrics.turns and metrics.cache_reuse is None:
+        yield (
+            "the endpoints do not report cached tokens; for that SGLang's OpenAI endpoints need "
+            "--enable-cache-report, vLLM --enable-prompt-tokens-details"
+        )
+    shared = sum(sample.trajectory.shared_prefix_tokens for sample in plan.samples)
+    if metrics.first_turn_cached_tokens and metrics.first_turn_cached_tokens > shared:
+        yield (
+            f"{metrics.first_turn_cached_tokens:,} tokens of first prompts were in the cache, left by an "
+            "earlier run: restart the endpoints, or add --flush-cache"
+        )
+    if client.cpu_s > BUSY * client.wall_s:
+        yield "the replay was short of CPU, so some of the time is its own; lower --speed, or free a core"

@@ -1,0 +1,1 @@
+"""Controlled replay: recorded trajectories against live endpoints, turn by turn and token by token."""

@@ -1,0 +1,94 @@
+"""What happens in a replay, one JSON object a line, written as it happens."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="event", omit_defaults=False):
+    """Something that happened to a sample. Times are seconds since the batch began, times `speed`."""
+
+    sample: str
+
+
+class Admission(Event, frozen=True, tag="admission"):
+    """The sample got its slot."""
+
+    at_s: float
+
+
+class Inference(Event, frozen=True, tag="inference"):
+    """A turn, from the moment its request was sent to the end of its answer."""
+
+    turn: int
+    """From 0."""
+    worker: str
+    sent_s: float
+    ended_s: float
+    prompt_tokens: int
+    cached_tokens: int | None
+    output_tokens: int
+    first_token_s: float | None
+    """Since ``sent_s``, on the engine's clock."""
+
+
+class FailedInference(Event, frozen=True, tag="failed-inference"):
+    """A request without a usable answer; unless the replay ends there, the turn is tried again."""
+
+    turn: int
+    worker: str
+    sent_s: float
+    ended_s: float
+    reason: str
+
+
+class EnvironmentStage(Event, frozen=True, tag="environment"):
+    """A stage from the request for its slot over the grant to the end of the pause."""
+
+    turn: int
+    """The turn before it."""
+    requested_s: float
+    started_s: float
+    ended_s: float
+    duration_s: float
+    """As recorded: what ``ended_s - started_s`` should be."""
+
+
+class Completion(Event, frozen=True, tag="completion"):
+    """The sample's last stage ended."""
+
+    at_s: float
+
+
+AnyEvent = Admission | Inference | FailedInference | EnvironmentStage | Completion
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(AnyEvent).decode
+
+
+class EventLog:
+    """Events in a new file and in memory; what was added is in the file, whatever happens next."""
+
+    def __init__(self, path: Path) -> None:
+        self.events: list[AnyEvent] = []
+        self._file: BinaryIO = open(path, "xb", buffering=0)  # noqa: SIM115 (closed by the block)
+
+    def add(self, event: AnyEvent) -> None:
+        self.events.append(event)
+        self._file.write(_encode(event) + b"\n")
+
+    def __enter__(self) -> "EventLog":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def read_events(path: Path) -> list[AnyEvent]:
+    """The events of a run, also of one that was killed: half a last line is left out."""
+    lines = path.read_bytes().split(b"\n")
+    return [_decode(line) for line in lines[:-1]]
