@@ -17,18 +17,12 @@ def build_parser() -> "CommandParser":
     # Imported here, so that Ctrl-C while they load is met by main() too.
     from coresched import __version__
     from coresched.cli import (
-<<<<<<< HEAD
         batch,
-=======
->>>>>>> replay
         demo,
         doctor,
         gateway,
         plan,
-<<<<<<< HEAD
-=======
         replay,
->>>>>>> replay
         serve,
         sglang_sim,
         simulate,
@@ -44,11 +38,20 @@ def build_parser() -> "CommandParser":
     )
     parser.add_argument("--version", action="version", version=f"coresched {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-<<<<<<< HEAD
-    for command in (demo, simulate, plan, serve, gateway, top, batch, worker, sglang_sim, trace, doctor):
-=======
-    for command in (demo, simulate, replay, plan, serve, gateway, top, worker, sglang_sim, trace, doctor):
->>>>>>> replay
+    for command in (
+        demo,
+        simulate,
+        replay,
+        plan,
+        serve,
+        gateway,
+        top,
+        batch,
+        worker,
+        sglang_sim,
+        trace,
+        doctor,
+    ):
         command.add_parser(commands)
     return parser
 

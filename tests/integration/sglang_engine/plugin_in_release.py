@@ -3,8 +3,8 @@
     python plugin_in_release.py MODEL
 
 loads SGLang's plugins as its processes do, and then uses SGLang's own argument parser and check, its
-SchedulePolicy, radix cache and Req, and Scheduler.get_new_batch_prefill, of which only the batch builder inside
-is replaced. MODEL is a model directory.
+SchedulePolicy, radix cache and Req, and Scheduler.get_new_batch_prefill, of which only the batch builder
+inside is replaced. MODEL is a model directory.
 """
 
 import argparse
