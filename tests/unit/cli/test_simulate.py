@@ -226,7 +226,8 @@ def test_ctrl_c_leaves_no_report(folder: Path) -> None:
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert out == ""
-    assert err == "coresched simulate: interrupted, nothing was written\n"
+    # On a slow machine it may not have come to the command yet.
+    assert re.fullmatch(r"coresched( simulate)?: interrupted, nothing was written\n", err)
     assert os.listdir(folder) == ["many.jsonl"]
 
 
