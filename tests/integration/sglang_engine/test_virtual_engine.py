@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from itertools import pairwise
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def test_stepping_changes_nothing(seen: dict[str, Seen], way: str) -> None:
 
 def test_a_slice_ends_when_it_should_also_within_a_step(seen: dict[str, Seen]) -> None:
     stops = seen["slices"]["stops"]
-    assert all(isclose(after - before, 0.01) for before, after in zip(stops, stops[1:], strict=False))
+    assert all(isclose(after - before, 0.01) for before, after in pairwise(stops))
 
 
 def test_what_finishes_at_the_next_event_is_seen_at_once(seen: dict[str, Seen]) -> None:
