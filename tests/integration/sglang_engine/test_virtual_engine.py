@@ -1,7 +1,6 @@
 """SGLang's scheduler stepped from outside: what `virtual_engine_cases.py` sees in SGLang's interpreter."""
 
 import json
-import os
 import subprocess
 from itertools import pairwise
 from math import isclose
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench.sglang_policies.models import write_model
-from bench.sglang_policies.processes import DEVICE
+from bench.sglang_policies.processes import environment
 from coresched.lab.simulator.model import load_worker_model
 
 Seen = dict[str, Any]
@@ -24,7 +23,7 @@ def seen(sglang_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
         [sglang_python, Path(__file__).with_name("virtual_engine_cases.py"), model],
         capture_output=True,
         text=True,
-        env={**os.environ, **DEVICE},
+        env=environment(),
     )
     assert done.returncode == 0, done.stderr[-2000:]
     cases: dict[str, Seen] = json.loads(done.stdout)
