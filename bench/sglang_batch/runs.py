@@ -81,8 +81,7 @@ def _run(comparison: Comparison, setup: SetUp, pair: Engines, number: int, folde
     with ExitStack() as stack:
         at = None
         if setup.service:
-            address, _ = stack.enter_context(service([one.name for one in pair.endpoints], folder))
-            at = Service(address, name)
+            at = Service(stack.enter_context(service([one.name for one in pair.endpoints])), name)
         wall, cpu = time.perf_counter(), pair.cpu_s()
         conducted: Conducted = asyncio.run(
             conduct(

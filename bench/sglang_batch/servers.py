@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -72,22 +71,22 @@ def engines(
 
 
 @contextmanager
-def service(workers: Sequence[str], folder: Path) -> Iterator[tuple[str, Program]]:
-    """`coresched serve` for these workers, and its address. Raises NoServerError."""
+def service(workers: Sequence[str]) -> Iterator[str]:
+    """`coresched serve` for these workers, with a journal, and its address. Raises NoServerError."""
     command = [sys.executable, "-m", "coresched", "serve", "--listen", "127.0.0.1:0"]
-    command += ["--journal", str(folder / f"journal-{time.monotonic_ns()}.sqlite3")]
     command += [f"--worker={worker}" for worker in workers]
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as folder:
+        command += ["--journal", str(Path(folder) / "journal.sqlite3")]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
         )
-        program = Program(process, log)
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
             if not line:
-                raise NoServerError(f"coresched serve did not start: {program.last_words()}")
-            yield line.split()[-1].decode(), program
+                words = Program(process, log).last_words()
+                raise NoServerError(f"coresched serve did not start: {words}")
+            yield line.split()[-1].decode()
         finally:
             _stop(process)
 

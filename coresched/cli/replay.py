@@ -53,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
         band_s=args.band_s,
         bucket_s=args.bucket_s,
         speed=args.speed,
-        seed=args.seed,
         patience_s=args.patience_s,
         request_timeout_s=args.request_timeout_s,
     )

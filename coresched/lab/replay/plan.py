@@ -31,7 +31,6 @@ class ReplaySettings:
     band_s: float = 30.0
     bucket_s: float = 1.0
     speed: float = 1.0
-    seed: int = 0
     patience_s: float = 60.0
     request_timeout_s: float = 3600.0
 

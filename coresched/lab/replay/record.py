@@ -87,6 +87,7 @@ def write_run(
             "samples": len(plan.samples),
             "turns": plan.turns,
             "workload_digest": workload_digest(plan, tokens),
+            "seed": tokens.seed,
             "token_ids": [tokens.low, tokens.high],
             "settings": asdict(settings),
             "protocol": f"POST {path}",

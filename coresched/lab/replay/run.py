@@ -136,7 +136,8 @@ class Replay:
                 raise _StoppedError
             await (failed if failed.done() else feeding)
         finally:
-            failed.cancel()
+            if not failed.cancel() and not failed.cancelled():
+                failed.exception()  # seen, also where a signal came first
             for task in (feeding, stopping, *samples):
                 task.cancel()
             await asyncio.gather(feeding, stopping, *samples, return_exceptions=True)
@@ -189,7 +190,7 @@ class Replay:
         where = f"trajectory {planned.trajectory.id!r}, turns[{number}]"
         routed = self._settings.router != "round-robin"
         avoided: tuple[str, ...] = ()
-        attempt, give_up_at = 0, None
+        attempt, pause_s, give_up_at = 0, FIRST_PAUSE_S, None
         while True:
             try:
                 async with sample.inference(exclude=avoided if routed else ()) as turn:
@@ -202,13 +203,13 @@ class Replay:
                 self._log.add(
                     FailedInference(sample.id, number, endpoint.name, sent_s, self._now(), str(error))
                 )
-                pause_s = min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S)
+                pause_s = min(pause_s, LONGEST_PAUSE_S)
                 give_up_at = give_up_at or now + self._settings.patience_s
                 if not error.may_retry or now + pause_s > give_up_at:
                     tried = f", for {self._settings.patience_s:g} s" if error.may_retry else ""
                     raise ReplayError(f"{where}: endpoint {endpoint} {error}{tried}") from None
                 await asyncio.sleep(pause_s)
-                attempt += 1
+                attempt, pause_s = attempt + 1, 2 * pause_s
                 # Once more where the cache is, then elsewhere.
                 avoided = (endpoint.name,) if attempt > 1 and len(self._endpoints) > 1 else ()
                 continue
