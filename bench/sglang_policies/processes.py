@@ -70,8 +70,9 @@ def sglang_version(python: str) -> str:
     """SGLang's version in that interpreter's environment. Raises InputError where it cannot be used."""
     probe = (
         "import msgspec, coresched.core, coresched_simdevice, importlib.metadata as metadata\n"
-        "names = {each.name for each in metadata.entry_points(group='sglang.srt.plugins')}\n"
-        "if not names >= {'coresched', 'coresched-simdevice'}: raise SystemExit('coresched is not installed')\n"
+        "plugins = {each.name for each in metadata.entry_points(group='sglang.srt.plugins')}\n"
+        "if not plugins >= {'coresched', 'coresched-simdevice'}:\n"
+        "    raise SystemExit('coresched is not installed')\n"
         "print(metadata.version('sglang'))"
     )
     try:
@@ -83,7 +84,8 @@ def sglang_version(python: str) -> str:
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["it ended without a word"]
         raise InputError(
-            f"--sglang-python {python!r}: {said[-1]}; give the Python of an environment with sglang and coresched"
+            f"--sglang-python {python!r}: {said[-1]}; give the Python of an environment that has sglang "
+            "and coresched"
         )
     return done.stdout.strip()
 
