@@ -55,6 +55,8 @@ def results(sglang_python: Path, passes: Path, tmp_path_factory: pytest.TempPath
     jobs = {}
     for name, run in RUNS.items():
         job = jobs[name] = run.job(tmp_path_factory.mktemp("models"))
+        # More than 64 trajectories need. SGLang copies the list of free tokens again and again.
+        job["server_args"]["max_total_tokens"] = 800_000
         if run.policy.name == "routing-prefix":
             job["passes"] = str(passes / name)
     jobs["little KV"]["settings"]["reserve_output"] = False
