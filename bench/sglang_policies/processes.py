@@ -21,6 +21,7 @@ from bench.sglang_policies.setups import SetUp
 from coresched.errors import InputError
 
 AT_ONCE = 2
+_ROOT = Path(__file__).parents[2]
 
 Job = dict[str, Any]
 """A `coresched_simdevice.virtual.job.Job` in JSON's types."""
@@ -68,19 +69,37 @@ class Run:
 def sglang_version(python: str) -> str:
     """SGLang's version in that interpreter's environment. Raises InputError where it cannot be used."""
     probe = (
-        "import importlib.metadata as metadata, coresched_simdevice.virtual, coresched_sglang\n"
+        "import msgspec, coresched.core, coresched_simdevice, importlib.metadata as metadata\n"
+        "plugins = {each.name for each in metadata.entry_points(group='sglang.srt.plugins')}\n"
+        "if not plugins >= {'coresched', 'coresched-simdevice'}:\n"
+        "    raise SystemExit('coresched is not installed')\n"
         "print(metadata.version('sglang'))"
     )
     try:
-        done = subprocess.run([python, "-c", probe], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [python, "-c", probe], capture_output=True, text=True, env=environment(), timeout=60
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(f"--sglang-python {python!r} cannot be run: {error}") from None
     if done.returncode:
+        said = done.stderr.strip().splitlines() or ["it ended without a word"]
         raise InputError(
-            f"--sglang-python {python!r}: {done.stderr.strip().splitlines()[-1]}; give the Python of an "
-            "environment that has sglang and coresched"
+            f"--sglang-python {python!r}: {said[-1]}; give the Python of an environment that has sglang "
+            "and coresched"
         )
     return done.stdout.strip()
+
+
+def environment() -> dict[str, str]:
+    """Of the processes: this checkout's code first, whatever is installed of it, and the simulated device."""
+    paths = [str(_ROOT), str(_ROOT / "adapters"), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        **DEVICE,
+    }
 
 
 class Worker:
@@ -96,7 +115,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, **DEVICE},
+            env=environment(),
             start_new_session=True,
         )
 

@@ -1,6 +1,7 @@
 """SGLang's Scheduler made in this process, as its server makes it in a process of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from importlib import import_module
 from inspect import signature
@@ -72,24 +73,33 @@ def boot_scheduler(server_args: Mapping[str, object], clock: VirtualClock) -> An
     chosen = {**DEVICE_ARGS, **server_args}
     if unknown := sorted(chosen.keys() - signature(ServerArgs).parameters.keys()):
         raise InputError(f"server_args has {', '.join(unknown)}; SGLang's ServerArgs has no such field")
-    try:
+    _booted = True
+    with _refusals():
         arguments = ServerArgs(**chosen)
         arguments.resolve_once()
         arguments.check_server_args()
-    except (ValueError, AssertionError, OSError) as error:
-        raise InputError(f"SGLang refuses server_args: {' '.join(str(error).split())}") from error
-    _booted = True
     configure_logger(arguments)
     publish(arguments, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
     for name in CLOCKED_MODULES:
         import_module(name).time = VirtualTime(clock)  # type: ignore[attr-defined]
     ports = PortArgs.init_new(arguments)
     try:
-        scheduler = Scheduler(arguments, ports)
+        with _refusals():
+            scheduler = Scheduler(arguments, ports)
     finally:
         _remove_sockets(ports)
     _remove_load_snapshots(scheduler)
     return scheduler
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except InputError:
+        raise
+    except (ValueError, AssertionError, OSError) as error:
+        raise InputError(f"SGLang refuses server_args: {' '.join(str(error).split())}") from error
 
 
 def _remove_sockets(ports: Any) -> None:

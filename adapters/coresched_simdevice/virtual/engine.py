@@ -73,10 +73,12 @@ class VirtualEngine:
 
     @property
     def next_event_s(self) -> float:
-        """Nothing finishes before this time; inf while nothing runs and nothing is to come."""
+        """Nothing finishes before this time; inf while nothing is in flight."""
+        if not self._live:
+            return inf
         if not self._asleep:
             return max(self._clock.now(), self._clock.waits_for)
-        return max(self._clock.now(), self._arrivals[0][0]) if self._arrivals else inf
+        return max(self._clock.now(), self._arrivals[0][0])
 
     @property
     def in_flight(self) -> int:
