@@ -18,7 +18,7 @@ from integration.sglang_engine.environment import OFFLINE
 RUNNING_REQUESTS = 32
 """What the shared server runs at once."""
 
-HEALTHY_S = 420
+HEALTHY_S = 600
 STOP_S = 30
 
 
