@@ -1,4 +1,4 @@
-"""What SGLang's real scheduler does under the plugin's policy, in virtual time; SGLang's Python runs this file.
+"""What SGLang's real scheduler does under the plugin's policy, in virtual time; SGLang's Python runs this.
 
     python plugin_scenarios.py MODEL NAME...
 
@@ -62,7 +62,6 @@ class Run:
         def generate_request(*arguments: Any) -> Any:
             message = original(*arguments)
             message.priority = priority
-            message.bootstrap_host, message.bootstrap_room = "2.2.2.2", 1  # SGLang's name for nowhere
             return message
 
         original, engine_module.generate_request = engine_module.generate_request, generate_request
@@ -104,7 +103,7 @@ class Run:
 
 
 def cold_and_warm(run: Run) -> list[str]:
-    """One request runs; then two cold trajectories, one without a label, and two warm ones come, in this order."""
+    """One request runs; a cold one, one without a label, and two warm ones come, in this order."""
     run.submit("running", 50, 500, "running", output=400)
     for name, trajectory, label in (
         ("cold", 60, "cold"),
@@ -197,21 +196,6 @@ def labels(model: str) -> Facts:
         run.submit(f"r-{number}", number, 100, label)
     run.finish()
     return run.facts()
-
-
-def disaggregated_prefill(model: str) -> Facts:
-    """A prefill server, which requests leave after their first token; SGLang's own stand-in sends nothing."""
-    import coresched_simdevice.device
-    from sglang.srt.disaggregation import utils
-
-    original, nothing = utils.get_kv_class, utils.TransferBackend.FAKE
-    for module in list(sys.modules.values()):
-        if vars(module).get("get_kv_class") is original:
-            module.get_kv_class = lambda _backend, kind: original(nothing, kind)  # type: ignore[attr-defined]
-    coresched_simdevice.device.refusal = lambda _arguments: None  # of disaggregation, for there are no bytes
-    run = Run(model, max_running_requests=1, disaggregation_mode="prefill")
-    run.warm(2, tokens=1_900)
-    return run.facts(order=cold_and_warm(run))
 
 
 def unhooked(model: str) -> Facts:
