@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-TESTED_VERSIONS = ("0.5.16", "0.5.20", "0.5.22", "0.5.23")
+TESTED_VERSIONS = ("0.5.20", "0.5.22", "0.5.23")
 
 _REQUEST_FIELDS = ("routing_key", "num_matched_prefix_tokens", "priority")
 

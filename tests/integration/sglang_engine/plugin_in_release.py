@@ -3,8 +3,8 @@
     python plugin_in_release.py MODEL
 
 loads SGLang's plugins as its processes do, and then uses SGLang's own argument parser and check, its
-SchedulePolicy, radix cache and Req, and Scheduler.get_new_batch_prefill, of which only the batch builder
-inside is replaced. MODEL is a model directory.
+SchedulePolicy, radix cache and Req, and Scheduler.get_new_batch_prefill, of which only the batch builder is
+replaced. MODEL is a model directory.
 """
 
 import argparse
@@ -14,14 +14,6 @@ import sys
 from array import array
 from types import SimpleNamespace
 from typing import Any
-
-
-def tolerate_newer_transformers() -> None:
-    """Releases before 0.5.20 register configurations that transformers has had itself since then."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    register = CONFIG_MAPPING.register
-    CONFIG_MAPPING.register = lambda key, value, exist_ok=False: register(key, value, exist_ok=True)
 
 
 def parsed_policy() -> str:
@@ -105,7 +97,6 @@ def orders(policy: str, by_priority: bool = False) -> list[list[str]]:
 
 
 def main(model: str) -> None:
-    tolerate_newer_transformers()
     # The only part of a pass that needs the settings of a running server; fcfs has it.
     os.environ["SGLANG_ENABLE_WAITING_PREFIX_REFRESH"] = "0"
     from sglang.srt.plugins import load_plugins
