@@ -65,10 +65,12 @@ class OrderedPolicy(SchedulePolicy):  # type: ignore[misc]  # untyped where SGLa
             **kwargs,
         )
 
-    def calc_priority(self, waiting_queue: list[Any], *args: Any, **kwargs: Any) -> Any:
+    def calc_priority(
+        self, waiting_queue: list[Any], running_batch: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
         if self.ordering is not None:
             self.ordering.order(waiting_queue)
-        return super().calc_priority(waiting_queue, *args, **kwargs)
+        return super().calc_priority(waiting_queue, running_batch, *args, **kwargs)
 
     def _touch_waiting_prefixes(self, *args: Any, **kwargs: Any) -> None:
         """Not under our names. SGLang walks the prefixes of up to 128 requests every 32nd pass, so that they
