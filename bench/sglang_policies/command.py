@@ -50,6 +50,8 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         help="the Python of an environment that has sglang and coresched",
     )
     parser.add_argument("--quick", action="store_true", help="small batches, one model, three policies")
+    parser.add_argument("--setup", choices=[setup.name for setup in SETUPS], help="only this set-up")
+    parser.add_argument("--model", choices=list(MODELS), help="only this model")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of lengths and tokens")
     parser.add_argument(
@@ -63,8 +65,10 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
 def run(args: argparse.Namespace) -> int:
     python = args.sglang_python
     version = sglang_version(python)
-    setups = [smaller(setup) for setup in SETUPS] if args.quick else SETUPS
-    models = list(MODELS)[:1] if args.quick else list(MODELS)
+    setups = [setup for setup in SETUPS if args.setup in (None, setup.name)]
+    models = [model for model in MODELS if args.model in (None, model)]
+    if args.quick:
+        setups, models = [smaller(setup) for setup in setups], models[:1]
     runs = [
         Run(setup, model, policy, args.seed, args.charge_scheduler)
         for setup in setups

@@ -129,6 +129,10 @@ class Worker:
         self._process.communicate()
         self._log.close()
 
+    def _end(self) -> str:
+        code = self._process.wait()
+        return f"the process was ended by signal {-code}" if code < 0 else f"the process ended with {code}"
+
     def carry_out(self, job: Job) -> dict[str, Any]:
         """The job's result, a `coresched_simdevice.virtual.batch.BatchResult`. Raises RunFailedError."""
         assert self._process.stdin is not None
@@ -139,7 +143,7 @@ class Worker:
             line = self._process.stdout.readline()
         except BrokenPipeError:
             line = b""
-        outcome: dict[str, Any] = json.loads(line) if line else {"error": "the process ended"}
+        outcome: dict[str, Any] = json.loads(line) if line else {"error": self._end()}
         if "result" not in outcome:
             self._log.seek(0, os.SEEK_END)
             self._log.seek(max(0, self._log.tell() - 2000))

@@ -63,8 +63,8 @@ class SetUp:
 
 
 # The queue stays below 128, where lpm gives up matching prefixes; and it does not.
-SHORT_QUEUE = SetUp("short queue", samples=96, sample_concurrency=48)
-LONG_QUEUE = SetUp("long queue", samples=200, sample_concurrency=200)
+SHORT_QUEUE = SetUp("short-queue", samples=96, sample_concurrency=48)
+LONG_QUEUE = SetUp("long-queue", samples=200, sample_concurrency=200)
 SETUPS = (SHORT_QUEUE, LONG_QUEUE)
 
 

@@ -53,7 +53,7 @@ def test_the_device_is_in_the_environment(tmp_path: Path) -> None:
         ("print(json.dumps({'error': 'no room'}), flush=True)", "job 1: no room"),
         (
             "sys.stderr.write('so be it'); sys.stderr.flush(); os._exit(3)",
-            "job 1: the process ended .*so be it",
+            "job 1: the process ended with 3 .*so be it",
         ),
     ],
 )
@@ -125,11 +125,11 @@ def test_results_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> N
     print_report("python -m bench sglang-policies", MACHINE, "0.5.23", results)
     lines = capsys.readouterr().out.splitlines()
     assert "sglang 0.5.23" in lines
-    assert sum(line.startswith(("short queue: 96 traj", "long queue: 200 traj")) for line in lines) == 2
+    assert sum(line.startswith(("short-queue: 96 traj", "long-queue: 200 traj")) for line in lines) == 2
     rows = [line.split() for line in lines if line.startswith("routing-prefix")]
     assert " ".join(rows[0]) == "routing-prefix 100.0 s 75.0 % 1.5M 3 of 40 12.3 s 12.3 ms"
     assert rows[1][1] == "101.0"
     found = json.loads(as_json("command", MACHINE, "0.5.23", results))
     assert found["sglang"] == "0.5.23"
     assert [row["policy"] for row in found["rows"]] == ["fcfs", "routing-prefix"] * 2
-    assert found["setups"]["long queue"]["samples"] == 200
+    assert found["setups"]["long-queue"]["samples"] == 200
