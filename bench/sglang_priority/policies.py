@@ -86,7 +86,7 @@ def require_resident(queues: Queues) -> None:
 
 
 class OurPolicy:
-    """What the plugin adds to a pass of SGLang's fcfs; the label set holds every resident trajectory."""
+    """What the plugin adds to a pass of SGLang's fcfs without refresh; the label set holds every resident trajectory."""
 
     def __init__(self, queues: Queues) -> None:
         self.requests = list(queues.requests)

@@ -21,8 +21,8 @@ from coresched.cli.terminal import stdout_console
 NOTES = (
     "A pass: one priority calculation of the whole waiting queue, CPU time, median;",
     "IQR: interquartile range over median. routing-prefix: what the plugin adds to a",
-    "pass of fcfs. ratio: plain Python's to routing-prefix in the same state; that of",
-    f"SGLang's policies to routing-prefix with {NEW} new requests.",
+    "pass of fcfs, no refresh. ratio: plain Python's to routing-prefix in the same",
+    f"state; that of SGLang's policies to routing-prefix with {NEW} new requests.",
 )
 
 
