@@ -1,4 +1,4 @@
-"""The compiled residency policy orders as its twin, also beside a routing-prefix policy on the same requests."""
+"""The compiled residency policy and gaps do as their twins, also beside RP on the same requests."""
 
 from typing import Any
 
