@@ -36,6 +36,10 @@ LONGER_CONTEXTS = 1.1
 MANY_TURNS = 50_000
 DEFAULT_MEMORY_FRACTION = 0.9
 
+SEES_IMAGES = "ForConditionalGeneration"
+IMAGE_BYTES = 100 << 20
+"""SGLANG_VLM_CACHE_SIZE_MB: of the pools' memory, for a model of such a class (kv_cache_configurator.py)."""
+
 Workload = str | Path | Iterable[str | Path] | Iterable[Trajectory] | WorkloadSummary
 
 
@@ -98,6 +102,9 @@ def plan(
             f"page_size is {page_size}; vLLM's block size follows from the model, so leave it out"
         )
     if size.engine == "sglang":
+        if pool_memory is None and size.model_class.endswith(SEES_IMAGES):
+            memory -= IMAGE_BYTES
+            assumptions.append(f"SGLang keeps {size_text(IMAGE_BYTES)} of that for images")
         assumptions.append(
             f"SGLang leaves {size_text(memory)} a GPU to its pools: set --mem-fraction-static so, and "
             f"check with "

@@ -82,7 +82,7 @@ class Command:
             try:
                 yield process
             finally:
-                process.kill()
+                process.terminate()  # which ends its server too
 
     def pids(self) -> list[int]:
         deadline = time.monotonic() + 60

@@ -15,6 +15,9 @@ from pathlib import Path
 
 from integration.sglang_engine.environment import OFFLINE
 
+RUNNING_REQUESTS = 32
+"""What the shared server runs at once."""
+
 HEALTHY_S = 420
 STOP_S = 30
 

@@ -75,6 +75,7 @@ PLANS = {
     "plan": (LING, {"workers": 2}),
     "plan of pages": (NEXT, {"page_size": 64, "state_dtype": "bfloat16"}),
     "plan by ratio": (KIMI, {"estimator": "paper"}),
+    "plan for images": ("Qwen3.5-27B", {}),
     "plan without buffers": ("LFM2-1.2B", {}),
     "plan of a dense model": ("Llama-3.1-8B", {"kv_dtype": "fp8_e4m3"}),
 }

@@ -8,27 +8,17 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
-from integration.sglang_engine.servers import EngineServer, boot
-from unit.capacity.model_configs import CONFIGS, write_config
+from integration.sglang_engine.servers import RUNNING_REQUESTS, EngineServer
 
 pytestmark = pytest.mark.sglang
 
-KV_TOKENS, RUNNING = 30_000, 32
-FLAGS = (
-    *("--schedule-policy", "routing-prefix", "--enable-metrics", "--enable-cache-report"),
-    *("--max-total-tokens", str(KV_TOKENS), "--max-running-requests", str(RUNNING)),
-    *("--max-mamba-cache-size", "180", "--context-length", "16384"),
-    # Admits requests that will not fit to their end, so that some are retracted.
-    *("--schedule-conservativeness", "0.1", "--log-level-http", "warning"),
-)
 LABELS = 10_000
 EVENTUALLY_S = 60.0
 
@@ -117,29 +107,21 @@ def check(answer: Answer, prompt: int, output: int) -> None:
     assert meta["finish_reason"]["type"] == "length"
 
 
-@pytest.fixture(scope="module")
-def server(sglang_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineServer]:
-    folder = tmp_path_factory.mktemp("server")
-    config = write_config(folder, CONFIGS["Ling-3.0-tiny"])
-    with boot(sglang_python, config, FLAGS, log=folder / "server.log", speed=20) as started:
-        yield started
-
-
 @pytest_asyncio.fixture
-async def client(server: EngineServer) -> AsyncIterator[Client]:
+async def client(routing_prefix_server: EngineServer) -> AsyncIterator[Client]:
     # A server drops connections that were idle for 5 s; none is used again so.
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2)
     timeout = aiohttp.ClientTimeout(total=100)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, max_field_size=1 << 21) as session:
-        made = Client(server, session)
+        made = Client(routing_prefix_server, session)
         yield made
         await eventually(made.idle)
         check(await made.generate(9, 3, routing_key="after"), 9, 3)
-        assert server.process.poll() is None
+        assert routing_prefix_server.process.poll() is None
 
 
 def batch(
-    client: Client, prefix: str, output: int, requests: int = 2 * RUNNING
+    client: Client, prefix: str, output: int, requests: int = 2 * RUNNING_REQUESTS
 ) -> list[asyncio.Task[Answer]]:
     """More requests than run at once, so that some run and some wait."""
     return [
@@ -151,6 +133,7 @@ def batch(
 
 
 async def test_clients_that_leave_take_their_requests_with_them(client: Client) -> None:
+    before = await client.metric("sglang:num_aborted_requests_total")
     leaving = batch(client, "leaving", 4_000)
     await eventually(client.some_wait)
     for task in leaving:
@@ -159,13 +142,17 @@ async def test_clients_that_leave_take_their_requests_with_them(client: Client) 
     staying = await asyncio.gather(*batch(client, "staying", 5))
     for answer in staying:
         check(answer, 64, 5)
-    await eventually(client.idle)
+
+    async def all_aborted() -> bool:
+        return await client.metric("sglang:num_aborted_requests_total") == before + len(leaving)
+
+    await eventually(all_aborted)
 
 
 async def test_aborted_requests_end_and_the_others_do_not(client: Client) -> None:
     tasks = batch(client, "abort", 300)
     await eventually(client.some_wait)
-    aborted = {0, 5, 2 * RUNNING - 1}  # the first run, the last waits
+    aborted = {0, 5, 2 * RUNNING_REQUESTS - 1}  # the first run, the last waits
     for number in aborted:
         assert (await client.post("/abort_request", {"rid": f"abort-{number:02}-"}))[0] == 200
     for number, answer in enumerate(await asyncio.gather(*tasks)):
@@ -205,7 +192,7 @@ async def test_requests_retracted_for_memory_are_answered_in_full(client: Client
     before = await client.metric("sglang:num_retracted_requests_total")
     tasks = [
         asyncio.create_task(client.generate(200, 1_200, routing_key=f"large-{number % 10}"))
-        for number in range(RUNNING)
+        for number in range(RUNNING_REQUESTS)
     ]
     for answer in await asyncio.gather(*tasks):
         check(answer, 200, 1_200)
@@ -214,7 +201,7 @@ async def test_requests_retracted_for_memory_are_answered_in_full(client: Client
 
 async def test_ten_thousand_labels(client: Client) -> None:
     before = await client.admitted()
-    places = asyncio.Semaphore(4 * RUNNING)
+    places = asyncio.Semaphore(4 * RUNNING_REQUESTS)
 
     async def one(number: int) -> None:
         async with places:

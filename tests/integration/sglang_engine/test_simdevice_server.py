@@ -105,7 +105,7 @@ def simulated(sglang_python: Path, config: Path) -> Iterator[Simulated]:
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
         finally:
-            process.kill()
+            process.terminate()  # which ends its server too
 
 
 def generate(server: Simulated, **fields: Any) -> dict[str, Any]:

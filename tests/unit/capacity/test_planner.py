@@ -47,6 +47,17 @@ def test_a_model_whose_states_have_no_extra_buffer_runs_without_overlap() -> Non
         coresched.plan("LFM2-2.6B", same(40, 10_000), pool_memory="2GiB", page_size=64)
 
 
+def test_memory_for_images_is_not_the_pools() -> None:
+    whole = {"gpu_memory": "96GiB", "weights": "60GiB"}
+    texts, images = (
+        coresched.plan(model, same(40, 10_000), **whole) for model in ("Qwen3.8-2.4T-A95B", "Qwen3.5-27B")
+    )
+    assert texts.pool_bytes - images.pool_bytes == 100 << 20
+    assert any("100 MiB" in line for line in images.assumptions), images.assumptions
+    given = coresched.plan("Qwen3.5-27B", same(40, 10_000), pool_memory="20GiB")
+    assert given.pool_bytes == 20 << 30
+
+
 def test_flags_make_the_engine_build_the_planned_pools() -> None:
     plan = coresched.plan(MODEL, list(generate("swe", 60, 1)), pool_memory="6GiB", tp=4)
     flags = dict(itertools.pairwise(plan.engine_flags))
