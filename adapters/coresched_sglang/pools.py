@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from coresched_sglang.configuration import LabelCapacity
@@ -35,3 +36,55 @@ def derived_label_capacity(tree_cache: Any, hierarchical: bool) -> LabelCapacity
 def _size(pool: Any) -> int:
     size = getattr(pool, "size", None)
     return size if isinstance(size, int) and size > 0 else 0
+
+
+LONGEST_OUTPUT_RESERVED = 4096
+"""Output tokens beyond which SGLang reserves no more for a request."""
+
+
+def kv_tokens_needed(request: Any) -> int:
+    """KV tokens that a waiting request will take beyond its cached prefix, as SGLang reserves them."""
+    prompt = len(request.origin_input_ids) + len(request.output_ids) - request.prefix_len
+    output = max(request.sampling_params.max_new_tokens - len(request.output_ids), 0)
+    return int(prompt + min(output, LONGEST_OUTPUT_RESERVED))
+
+
+@dataclass(frozen=True)
+class StatePool:
+    """The recurrent-state slots of an engine.
+
+    A request that runs takes ``slots_per_request``, SGLang's S: what it computes with and saves to, the state it
+    was resumed from, and the one it leaves. A trajectory between two turns takes one.
+    """
+
+    allocator: Any
+    slots_per_request: int
+
+    @property
+    def free(self) -> int:
+        return int(self.allocator.available_size())
+
+    def cold_starts(self, wanted: int, live: int, running: int, cached: int, places: int) -> int:
+        """How many of ``wanted`` trajectories without a state may start.
+
+        ``live`` trajectories with a state are idle or wait, of which ``cached`` start now; ``running`` requests
+        run, and at most ``places`` can. There must be slots for the time when as many run as can, and free slots
+        now.
+        """
+        at_peak, free = self.slots_per_request - 1, self.free - (self.slots_per_request - 1) * cached
+        for count in range(wanted, 0, -1):
+            trajectories = live + running + count
+            if (
+                trajectories + at_peak * min(trajectories, places) <= self.allocator.size
+                and self.slots_per_request * count <= free
+            ):
+                return count
+        return 0
+
+
+def state_pool(tree_cache: Any) -> StatePool | None:
+    """None for a model without recurrent states."""
+    if not tree_cache.supports_mamba():
+        return None
+    pool = tree_cache.req_to_token_pool
+    return StatePool(pool.mamba_allocator, 3 + pool.mamba_initial_tracking_slots)
