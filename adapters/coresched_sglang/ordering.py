@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 from coresched.core import AttachedOrder, Waiting
 from coresched.core.prefix import LabelTiers
@@ -19,6 +19,9 @@ _SMALLEST, _LARGEST = -(1 << 63), (1 << 63) - 1
 @dataclass(frozen=True)
 class Counts:
     """What a policy did since it was made; every number only grows."""
+
+    FAMILY: ClassVar[str]
+    """What its metrics are called."""
 
     passes: int
     changes: int

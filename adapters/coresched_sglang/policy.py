@@ -87,7 +87,7 @@ class OrderedPolicy(SchedulePolicy):  # type: ignore[misc]  # untyped where SGLa
         if not self._metrics_sought:  # the first time is before the first request
             from coresched_sglang.metrics import scheduler_metrics
 
-            self._metrics = scheduler_metrics(scheduler)
+            self._metrics = scheduler_metrics(scheduler, self.ordering.counts())
             self._metrics_sought = True
         if self.ordering.admit(plan, scheduler) and self._metrics is not None:
             self._metrics.publish(self.ordering.counts())

@@ -83,8 +83,15 @@ class StatePool:
 
 
 def state_pool(tree_cache: Any) -> StatePool | None:
-    """None for a model without recurrent states."""
+    """None for a model without recurrent states, and where these share their memory with the KV."""
+    from sglang.srt.mem_cache.allocator.mamba import MambaSlotAllocator
+
     if not tree_cache.supports_mamba():
         return None
     pool = tree_cache.req_to_token_pool
+    saved = getattr(pool, "mamba_ckpt_pool", None)  # where the tree's states have a pool of their own
+    if saved is not None:
+        return StatePool(saved.allocator, 2)
+    if not isinstance(pool.mamba_allocator, MambaSlotAllocator):
+        return None
     return StatePool(pool.mamba_allocator, 3 + pool.mamba_initial_tracking_slots)

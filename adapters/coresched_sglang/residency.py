@@ -75,9 +75,7 @@ class Residency:
     ``turn_ended(label)`` is called when a request has ended and its trajectory's turn was inserted.
     """
 
-    def __init__(
-        self, tree_cache: Any, policy: ResidencyPolicy, turn_ended: Callable[[str], object]
-    ) -> None:
+    def __init__(self, tree_cache: Any, policy: ResidencyPolicy, turn_ended: Callable[[str], object]) -> None:
         self._cache = tree_cache
         self._core = tree_cache.tree_core
         self._policy = policy

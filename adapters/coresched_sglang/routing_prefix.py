@@ -13,6 +13,7 @@ from coresched_sglang.ordering import Counts, Ordering
 
 @dataclass(frozen=True)
 class PrefixCounts(Counts):
+    FAMILY = "prefix"
     queries: int
     """Requests whose prefix hit was asked for."""
 

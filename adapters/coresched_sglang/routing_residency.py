@@ -15,6 +15,7 @@ from coresched_sglang.residency import Residency
 
 @dataclass(frozen=True)
 class ResidencyCounts(Counts):
+    FAMILY = "residency"
     lost: int
     """How often the cache lost what it held of a trajectory."""
     held_back: int
