@@ -69,13 +69,12 @@ def _cannot_work(server_args: Any) -> str | None:
 
 def _cannot_follow_the_cache(server_args: Any) -> str | None:
     if lacks := residency_missing():
-        return (
-            f"cannot follow the cache of SGLang {sglang_version()}: {'; '.join(lacks)}; use {ROUTING_PREFIX}"
-        )
+        lacking = "; ".join(lacks)
+        return f"cannot follow the cache of SGLang {sglang_version()}: {lacking}; use {ROUTING_PREFIX}"
     for name in _ELSEWHERE:
         if getattr(server_args, name, False):
             return (
-                f"looks at the prefix cache on the device only, and --{name.replace('_', '-')} keeps prefixes "
+                f"sees the prefix cache on the device only, and --{name.replace('_', '-')} keeps prefixes "
                 f"elsewhere; leave it out, or use {ROUTING_PREFIX}"
             )
     return None

@@ -1,8 +1,8 @@
 """Who must wait so that no live trajectory is evicted, and what may be evicted instead.
 
-SGLang evicts what was used longest ago. Between two turns a live trajectory is as idle as one that has ended, so
-that is often the wrong one. Before each pass the guard lets SGLang evict what no live trajectory needs, as far as
-the pass will need room; and it holds back trajectories that are not cached while there is no such room.
+SGLang evicts what was used longest ago. Between two turns a live trajectory is as idle as one that has ended,
+so that is often the wrong one. Before each pass the guard lets SGLang evict what no live trajectory needs, as
+far as the pass will need room; and it holds back trajectories that are not cached while there is none.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from coresched_sglang.residency import Residency
 KV_GROWTH = 1.15
 """What a live trajectory will hold of KV over what it holds now."""
 STEPS_UNTIL_REPEATED = 16
-"""Steps of the engine after which what found no room is tried again, though nothing entered or left the cache."""
+"""Steps of the engine after which trajectories may have ceased to be live, though nothing else happened."""
 
 
 class Guard:
     """Of one scheduler, whose ``tree_cache`` ``residency`` follows.
 
-    A trajectory is live while one of its requests waits or runs, and between two turns while ``gaps`` expects it
-    back. Requests of trajectories in ``policy``, which are cached, are never held back; nor is any while nothing
-    runs, so that the engine never stands still.
+    A trajectory is live while one of its requests waits or runs, and between two turns while ``gaps`` expects
+    it back. Requests of trajectories in ``policy``, which are cached, are never held back; nor is any while
+    nothing runs, so that the engine never stands still.
     """
 
     def __init__(

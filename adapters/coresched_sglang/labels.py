@@ -15,7 +15,7 @@ _HEALTH_CHECK = "HEALTH_CHECK"  # how SGLang begins the ids of the requests that
 
 
 class Labels:
-    """Reads labels once a request for ``policy``, and tells the operator once if they are missing or unusable."""
+    """Reads labels once a request, and tells the operator of ``policy`` once that they do not come."""
 
     def __init__(self, policy: str) -> None:
         self._policy = policy

@@ -1,4 +1,4 @@
-"""One of our policies on SGLang's waiting queue: what SGLang's policy does with it in each scheduling pass."""
+"""A policy of ours on SGLang's waiting queue: what SGLang's policy does with it in each scheduling pass."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def after_prefill(plan: Any, scheduler: Any, *_args: object, **_kwargs: object) 
 
 
 def _ordering(policy: str, tree_cache: Any, hierarchical: bool, by_priority: bool, lowest_first: bool) -> Any:
-    """Raises RuntimeError where SGLang left out a hook, InputError for a bad label capacity or another cache."""
+    """Raises RuntimeError where SGLang left out a hook, InputError for what cannot be used."""
     if Scheduler.get_new_batch_prefill in _UNHOOKED:  # SGLang only logs a hook that fails
         raise RuntimeError(
             f"--schedule-policy {policy} cannot see what the scheduler admits, since SGLang did not hook "
@@ -144,14 +144,14 @@ def _routing_residency(tree_cache: Any, by_priority: bool, lowest_first: bool) -
 
     if type(tree_cache) is not UnifiedRadixCache:
         raise InputError(
-            f"--schedule-policy {ROUTING_RESIDENCY} follows SGLang's UnifiedRadixCache, and this server has a "
-            f"{type(tree_cache).__name__}; use {ROUTING_PREFIX}"
+            f"--schedule-policy {ROUTING_RESIDENCY} follows SGLang's UnifiedRadixCache, and this server has "
+            f"the {type(tree_cache).__name__}; use {ROUTING_PREFIX}"
         )
     return RoutingResidency(tree_cache, _guarded, by_priority=by_priority, lowest_first=lowest_first)
 
 
 def _guarded(adder_class: Any, holds_back: Any) -> Any:
-    """A PrefillAdder that leaves requests which are held back in the queue, and ends the pass at the first."""
+    """A PrefillAdder that ends the pass at the first request that is held back."""
 
     class GuardedPrefillAdder(adder_class):  # type: ignore[misc]  # a class only SGLang knows
         def add_one_req(self, req: Any, *args: Any, **kwargs: Any) -> Any:

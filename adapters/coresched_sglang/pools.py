@@ -53,8 +53,8 @@ def kv_tokens_needed(request: Any) -> int:
 class StatePool:
     """The recurrent-state slots of an engine.
 
-    A request that runs takes ``slots_per_request``, SGLang's S: what it computes with and saves to, the state it
-    was resumed from, and the one it leaves. A trajectory between two turns takes one.
+    A request that runs takes ``slots_per_request``, SGLang's S: what it computes with and saves to, the state
+    it was resumed from, and the one it leaves. A trajectory between two turns takes one.
     """
 
     allocator: Any
@@ -67,9 +67,9 @@ class StatePool:
     def cold_starts(self, wanted: int, live: int, running: int, cached: int, places: int) -> int:
         """How many of ``wanted`` trajectories without a state may start.
 
-        ``live`` trajectories with a state are idle or wait, of which ``cached`` start now; ``running`` requests
-        run, and at most ``places`` can. There must be slots for the time when as many run as can, and free slots
-        now.
+        ``live`` trajectories with a state are idle or wait, of which ``cached`` start now; ``running``
+        requests run, and at most ``places`` can. There must be slots for the time when as many run as can,
+        and free slots now.
         """
         at_peak, free = self.slots_per_request - 1, self.free - (self.slots_per_request - 1) * cached
         for count in range(wanted, 0, -1):

@@ -1,8 +1,8 @@
 """Which trajectories SGLang's prefix cache can resume, learned from its own inserts and evictions.
 
-The tree of SGLang's unified cache may be the compiled one, which cannot be hooked. Its owner, the cache object,
-can be followed: all that enters the tree enters by ``checkpoint_into_tree``, and what leaves it leaves there,
-by ``evict`` or ``evict_for_alloc``, or by ``reset``. After these the tree is asked what is left.
+The tree of SGLang's unified cache may be the compiled one, which cannot be hooked. Its owner, the cache, can
+be followed: what enters the tree enters by ``checkpoint_into_tree``, and what leaves it leaves there, by
+``evict`` or ``evict_for_alloc``, or by ``reset``. After these the tree is asked what is left.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from coresched_sglang.ordering import label_of
 class Held(Protocol):
     """What the tree was given of one trajectory."""
 
-    node: Any
-    """The tree's handle of the deepest node that is left of it."""
+    @property
+    def node(self) -> Any:
+        """The tree's handle of the deepest node that is left of it."""
 
     def is_left(self) -> bool:
         """Whether the next turn can be resumed from it."""
@@ -31,11 +32,15 @@ class LastState:
     def __init__(self, core: Any, node: Any) -> None:
         from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
 
-        self._core, self.node, self._component = core, node, ComponentType.MAMBA
+        self._core, self._node, self._component = core, node, ComponentType.MAMBA
+
+    @property
+    def node(self) -> Any:
+        return self._node
 
     def is_left(self) -> bool:
         try:
-            return self._core.get_component_device_value(self.node, self._component) is not None
+            return self._core.get_component_device_value(self._node, self._component) is not None
         except KeyError:  # the node is gone
             return False
 
@@ -80,7 +85,7 @@ class Residency:
         self._core = tree_cache.tree_core
         self._policy = policy
         self._turn_ended = turn_ended
-        self._held_by: type[LastState] | type[KvPath] = LastState if tree_cache.supports_mamba() else KvPath
+        self._hold: Callable[[Any, Any], Held] = LastState if tree_cache.supports_mamba() else KvPath
         self._held: dict[str, Held] = {}
         self._look_again = False
         self.changes = 0
@@ -131,7 +136,7 @@ class Residency:
         label = label_of(request)
         if label is None:
             return
-        held = self._held_by(self._core, request.last_node)
+        held = self._hold(self._core, request.last_node)
         if held.is_left():
             self._held[label] = held
             self._policy.resident(label)
