@@ -29,10 +29,8 @@ class Held(Protocol):
 class LastState:
     """Of a model with recurrent states: a turn is resumed from the trajectory's last one, or not at all."""
 
-    def __init__(self, core: Any, node: Any) -> None:
-        from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
-
-        self._core, self._node, self._component = core, node, ComponentType.MAMBA
+    def __init__(self, core: Any, node: Any, component: Any) -> None:
+        self._core, self._node, self._component = core, node, component
 
     @property
     def node(self) -> Any:
@@ -81,11 +79,14 @@ class Residency:
     """
 
     def __init__(self, tree_cache: Any, policy: ResidencyPolicy, turn_ended: Callable[[str], object]) -> None:
+        from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
+
         self._cache = tree_cache
         self._core = tree_cache.tree_core
         self._policy = policy
         self._turn_ended = turn_ended
-        self._hold: Callable[[Any, Any], Held] = LastState if tree_cache.supports_mamba() else KvPath
+        self._states = tree_cache.supports_mamba()
+        self._state_component = ComponentType.MAMBA
         self._held: dict[str, Held] = {}
         self._look_again = False
         self.changes = 0
@@ -136,7 +137,11 @@ class Residency:
         label = label_of(request)
         if label is None:
             return
-        held = self._hold(self._core, request.last_node)
+        held: Held
+        if self._states:
+            held = LastState(self._core, request.last_node, self._state_component)
+        else:
+            held = KvPath(self._core, request.last_node)
         if held.is_left():
             self._held[label] = held
             self._policy.resident(label)
