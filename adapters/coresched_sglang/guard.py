@@ -43,7 +43,7 @@ class Guard:
         self._live_key: Hashable = None
         self._live_nodes: set[Any] = set()
         self._may_start = 0
-        self._no_kv: tuple[int, int] = (-1, 0)
+        self._no_kv = (-1, 0, 0)
         self.passes_held_back = 0
         """Passes in which a request had to wait."""
         self.states_evicted = 0
@@ -115,8 +115,8 @@ class Guard:
         evictable = self._cache.full_evictable_size()
         if adder.rem_total_tokens - KV_GROWTH * evictable >= needed:
             return True
-        changes, until = self._no_kv
-        if changes == self._residency.changes and self._now < until:
+        changes, until, refused = self._no_kv
+        if changes == self._residency.changes and self._now < until and needed >= refused:
             return False
         with self._residency.kept(self._live()):
             live = evictable - self._cache.full_evictable_size()
@@ -124,7 +124,7 @@ class Guard:
             if fits:
                 self._make_room_for_kv(needed)
         if not fits:
-            self._no_kv = (self._residency.changes, self._now + STEPS_UNTIL_REPEATED)
+            self._no_kv = (self._residency.changes, self._now + STEPS_UNTIL_REPEATED, needed)
         return fits
 
     def _make_room_for_kv(self, tokens: int) -> None:
