@@ -276,7 +276,7 @@ def test_kv_holds_back_too_and_is_made_room_in() -> None:
     engine.queue.clear()
     engine.send(Request("small", "small", tokens=250))
     assert engine.step() == "small"
-    assert set(engine.resident().split()) == {"a", "b"}
+    assert {"a", "b"} <= set(engine.resident().split())
 
 
 def test_a_prompt_that_no_pool_takes_is_not_held_back_for_ever() -> None:
