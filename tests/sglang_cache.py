@@ -1,4 +1,4 @@
-"""A prefix cache with the surface of SGLang's unified one that routing-residency uses, one token a unit of KV."""
+"""A prefix cache with the surface of SGLang's unified one that routing-residency uses."""
 
 import sys
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class Node:
 
 @dataclass(eq=False)
 class Request:
-    """A request of SGLang; ``context`` names what its prompt extends, and ``tokens`` is how long it is then."""
+    """A request of SGLang, whose prompt has ``tokens`` tokens."""
 
     rid: str
     routing_key: str | None = None

@@ -7,7 +7,7 @@ far as the pass will need room; and it holds back trajectories that are not cach
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from coresched.core import ResidencyPolicy, TurnGaps
@@ -50,12 +50,12 @@ class Guard:
         """States that were evicted for a pass because no live trajectory needed them."""
 
     def before_pass(
-        self, queue: Sequence[Any], running: int, places: int, now: int, version: Hashable
+        self, queue: Sequence[Any], running: Sequence[Any], places: int, now: int, version: Hashable
     ) -> None:
         """Make room for the requests that can start from ``queue``, which is in order.
 
-        ``running`` requests do, ``places`` more may. ``now`` is the clock of ``gaps``. ``version`` differs
-        whenever other requests are in the queue.
+        ``running`` are those that run, beside which there are ``places``. ``now`` is the clock of ``gaps``.
+        ``version`` differs whenever other requests are in the queue.
         """
         self._queue, self._version, self._now = queue, version, now
         starting = min(len(queue), places)
@@ -65,22 +65,21 @@ class Guard:
             return
         missing = starting * self._states.slots_per_request - self._states.free
         if missing > 0:
-            self._make_room_for_states(missing)
+            self._make_room_for_states(missing, running)
         held = len(self._policy)
-        if cold and self._states.cold_starts(cold, held, running, cached, running + places) < cold:
-            live = len(self._live())
-            self._may_start = self._states.cold_starts(cold, live, running, cached, running + places)
+        if cold and self._states.cold_starts(cold, held, len(running), cached) < cold:
+            self._may_start = self._states.cold_starts(cold, len(self._live()), len(running), cached)
 
     def holds_back(self, adder: Any, request: Any) -> bool:
         """Whether SGLang's PrefillAdder must not admit the request in this pass."""
         if label_of(request) in self._policy:
             return False
-        if not adder.running_batch.reqs and not adder.can_run_list:
-            return False
         if self._may_start > 0 and self._has_kv(adder, request):
             self._may_start -= 1
             return False
         self._may_start = 0
+        if not adder.running_batch.reqs and not adder.can_run_list:
+            return False
         self.passes_held_back += 1
         return True
 
@@ -98,16 +97,28 @@ class Guard:
             )
         return self._live_nodes
 
-    def _make_room_for_states(self, slots: int) -> None:
+    def _make_room_for_states(self, slots: int, running: Sequence[Any]) -> None:
+        """Evict states that no trajectory is resumed from, then those of trajectories that are not live."""
+        assert self._states is not None
+        live = self._live()
+        held = self._residency.nodes(self._residency.labels())
+        # Each node that is held has one state. Those of running requests are locked, and so not evictable.
+        held -= self._residency.nodes(label for each in running if (label := label_of(each)) is not None)
+        superseded = self._cache.mamba_evictable_size() - len(held)
+        if superseded > 0:
+            ahead = self._states.allocator.size // 32  # so that not each pass has to lock all nodes
+            slots -= self._evict_states(min(superseded, slots + ahead), kept=held)
+        given_up = len(held - live)
+        if slots > 0 and given_up:
+            self._evict_states(min(given_up, slots), kept=held & live)
+
+    def _evict_states(self, count: int, kept: Iterable[Any]) -> int:
         from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 
-        live = self._live()
-        # A node that is kept has one state, which is not locked: it would be a running request's otherwise.
-        garbage = self._cache.mamba_evictable_size() - len(live)
-        if garbage > 0:
-            with self._residency.kept(live):
-                evicted = self._cache.evict(EvictParams(num_tokens=0, mamba_num=min(garbage, slots)))
-            self.states_evicted += evicted.mamba_num_evicted
+        with self._residency.kept(kept):
+            evicted = int(self._cache.evict(EvictParams(num_tokens=0, mamba_num=count)).mamba_num_evicted)
+        self.states_evicted += evicted
+        return evicted
 
     def _has_kv(self, adder: Any, request: Any) -> bool:
         """Whether the KV of a cold request fits beside what runs and what is live."""

@@ -64,22 +64,16 @@ class StatePool:
     def free(self) -> int:
         return int(self.allocator.available_size())
 
-    def cold_starts(self, wanted: int, live: int, running: int, cached: int, places: int) -> int:
+    def cold_starts(self, wanted: int, live: int, running: int, cached: int) -> int:
         """How many of ``wanted`` trajectories without a state may start.
 
-        ``live`` trajectories with a state are idle or wait, of which ``cached`` start now; ``running``
-        requests run, and at most ``places`` can. There must be slots for the time when as many run as can,
-        and free slots now.
+        ``live`` trajectories with a state are idle or wait, of which ``cached`` start now, and ``running``
+        requests run. All these keep what they have, and each that starts finds free slots.
         """
-        at_peak, free = self.slots_per_request - 1, self.free - (self.slots_per_request - 1) * cached
-        for count in range(wanted, 0, -1):
-            trajectories = live + running + count
-            if (
-                trajectories + at_peak * min(trajectories, places) <= self.allocator.size
-                and self.slots_per_request * count <= free
-            ):
-                return count
-        return 0
+        free = self.free - (self.slots_per_request - 1) * cached
+        taken = live + (self.slots_per_request - 1) * cached + self.slots_per_request * running
+        left = int(min(free, self.allocator.size - taken))
+        return max(0, min(wanted, left // self.slots_per_request))
 
 
 def state_pool(tree_cache: Any) -> StatePool | None:

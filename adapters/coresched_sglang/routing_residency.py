@@ -71,8 +71,10 @@ class RoutingResidency(Ordering):
         scheduler = self._scheduler
         if scheduler is None:
             return
-        running = len(running_batch.reqs) + (scheduler.chunked_req is not None)
-        places = max(0, scheduler.max_running_requests - running)
+        running = list(running_batch.reqs)
+        if scheduler.chunked_req is not None:
+            running.append(scheduler.chunked_req)
+        places = max(0, scheduler.max_running_requests - len(running))
         version = (self._entered, self._hits + self._misses + self._unlabelled, len(waiting_queue))
         self._guard.before_pass(waiting_queue, running, places, self._now, version)
 

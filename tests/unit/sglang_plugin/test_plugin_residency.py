@@ -33,7 +33,7 @@ class Adder:
 
 
 class Engine:
-    """SGLang's part of a pass, with ``places`` for running requests that take three slots beyond their state."""
+    """SGLang's part of a pass: ``places`` for requests, which run with three slots beside their state."""
 
     def __init__(self, cache: Cache, places: int = 8, **options: bool) -> None:
         self.cache = cache
@@ -123,7 +123,6 @@ class Engine:
         return " ".join(sorted(self.ordering._policy.labels()))
 
 
-
 def test_trajectories_whose_state_is_cached_go_first_in_order_of_arrival() -> None:
     engine = Engine(Cache())
     engine.serve(Request("a1", "a"), Request("b1", "b"))
@@ -211,7 +210,7 @@ def test_what_no_live_trajectory_needs_is_evicted_though_it_was_used_last() -> N
 
 
 def test_a_cold_trajectory_waits_while_it_would_evict_a_live_one_and_a_cached_one_does_not() -> None:
-    # S = 5 slots a running request, 2 places: 12 slots are enough for 4 trajectories.
+    # Of 12 slots a running request takes S = 5 and each of 3 idle trajectories one: 4 are left.
     engine = Engine(Cache(slots=12), places=2)
     learned(engine, "x")
     for label in "abcd":
