@@ -8,14 +8,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from coresched_sglang.names import POLICIES
+from coresched_sglang.compatibility import offered_policies, residency_missing, sglang_version
+from coresched_sglang.names import POLICIES, ROUTING_PREFIX, ROUTING_RESIDENCY
+
+# What keeps prefixes elsewhere than in the tree on the device, where routing-residency looks.
+_ELSEWHERE = (
+    "enable_hierarchical_cache",
+    "enable_lmcache",
+    "enable_flexkv",
+    "enable_unified_cache_external_linker",
+    "enable_streaming_session",
+)
 
 
 def offer(_result: object, parser: argparse.ArgumentParser, *_args: object, **_kwargs: object) -> None:
     """After ``ServerArgs.add_cli_args``: the policies join the choices of --schedule-policy."""
     for action in parser._actions:
         if action.dest == "schedule_policy" and action.choices is not None:
-            action.choices = [*action.choices, *(name for name in POLICIES if name not in action.choices)]
+            ours = offered_policies()
+            action.choices = [*action.choices, *(name for name in ours if name not in action.choices)]
 
 
 def check(original: Callable[..., Any], server_args: Any, *args: Any, **kwargs: Any) -> Any:
@@ -32,7 +43,8 @@ def check(original: Callable[..., Any], server_args: Any, *args: Any, **kwargs: 
 
     if reason := _cannot_work(server_args):
         raise InputError(f"--schedule-policy {policy} {reason}")
-    asked_label_capacity(os.environ)
+    if policy == ROUTING_PREFIX:
+        asked_label_capacity(os.environ)
     if not server_args.enable_priority_scheduling:
         return original(server_args, *args, **kwargs)
     with _presented_as_fcfs(server_args):
@@ -50,6 +62,21 @@ def _cannot_work(server_args: Any) -> str | None:
         return "cannot follow a server that becomes a decode server; leave out --enable-pd-role-switch"
     if getattr(server_args, "dllm_algorithm", None) is not None:
         return "does not see what diffusion models admit; use fcfs"
+    if server_args.schedule_policy == ROUTING_RESIDENCY:
+        return _cannot_follow_the_cache(server_args)
+    return None
+
+
+def _cannot_follow_the_cache(server_args: Any) -> str | None:
+    if lacks := residency_missing():
+        lacking = "; ".join(lacks)
+        return f"cannot follow the cache of SGLang {sglang_version()}: {lacking}; use {ROUTING_PREFIX}"
+    for name in _ELSEWHERE:
+        if getattr(server_args, name, False):
+            return (
+                f"sees the prefix cache on the device only, and --{name.replace('_', '-')} keeps prefixes "
+                f"elsewhere; leave it out, or use {ROUTING_PREFIX}"
+            )
     return None
 
 

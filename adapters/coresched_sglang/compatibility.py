@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from coresched_sglang.names import POLICIES, ROUTING_PREFIX
+
 TESTED_VERSIONS = ("0.5.20", "0.5.22", "0.5.23")
 
 _REQUEST_FIELDS = ("routing_key", "num_matched_prefix_tokens", "priority")
@@ -43,6 +45,29 @@ PLACES = (
     Place("sglang.srt.managers.scheduler.Scheduler.get_new_batch_prefill", ("self",)),
 )
 
+_CACHE = "sglang.srt.mem_cache.unified_radix_cache.UnifiedRadixCache"
+_TREE = "sglang.srt.mem_cache.unified_cache.unified_tree_core_interface.UnifiedTreeCoreInterface"
+
+# Beyond these, routing-residency follows and asks the cache, and has a say in admissions. All since 0.5.22.
+RESIDENCY_PLACES = (
+    Place(f"{_CACHE}.checkpoint_into_tree", ("self", "req")),
+    Place(f"{_CACHE}.evict", ("self", "params")),
+    Place(f"{_CACHE}.evict_for_alloc", ("self", "params")),
+    Place(f"{_CACHE}.reset", ("self",)),
+    Place(f"{_CACHE}.lock", ("self", "node_id")),
+    Place(f"{_CACHE}.unlock", ("self", "lock")),
+    Place(f"{_CACHE}.mamba_evictable_size", ("self",)),
+    Place(f"{_CACHE}.full_evictable_size", ("self",)),
+    Place(f"{_TREE}.get_component_device_value", ("self", "node_id", "component_type")),
+    Place(f"{_TREE}.is_full_device_evicted", ("self", "node_id")),
+    Place(f"{_TREE}.collect_path_info", ("self", "end_node_ids")),
+    Place(
+        "sglang.srt.mem_cache.base_prefix_cache.EvictParams", ("num_tokens", "swa_num_tokens", "mamba_num")
+    ),
+    Place("sglang.srt.managers.scheduler.Scheduler.get_prefill_adder_class", ("self",)),
+    Place("sglang.srt.managers.schedule_policy.PrefillAdder.add_one_req", ("self", "req")),
+)
+
 # SGLang's own match of one request with its prefix cache; 0.5.22 moved and renamed it.
 MATCH = Place("sglang.srt.mem_cache.common.match_kv_cache", ("req", "tree_cache"))
 MATCH_BEFORE = Place("sglang.srt.managers.schedule_policy.match_prefix_for_req", ("tree_cache", "req"))
@@ -64,6 +89,16 @@ def missing() -> list[str]:
         if code is None or name not in code.co_names:
             found.append(f"sglang.srt.managers.schedule_batch.Req has no {name}")
     return found
+
+
+def residency_missing() -> list[str]:
+    """What routing-residency needs beyond `missing` and the SGLang at hand lacks, a phrase each."""
+    return [reason for place in RESIDENCY_PLACES for reason in _differences(place)]
+
+
+def offered_policies() -> tuple[str, ...]:
+    """Those of our policies that the SGLang at hand can have, if it lacks nothing of `missing`."""
+    return (ROUTING_PREFIX,) if residency_missing() else POLICIES
 
 
 def prefix_match() -> Callable[[Any, Any], object] | None:

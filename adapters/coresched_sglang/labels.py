@@ -15,9 +15,10 @@ _HEALTH_CHECK = "HEALTH_CHECK"  # how SGLang begins the ids of the requests that
 
 
 class Labels:
-    """Reads labels once a request, and tells the operator once that they are missing or unusable."""
+    """Reads labels once a request, and tells the operator of ``policy`` once that they do not come."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
         self.refused = 0
         """Requests whose label was no label by `check_label`, and which count as unlabelled."""
         self._seen = 0
@@ -47,9 +48,10 @@ class Labels:
         self._unlabelled += 1
         if self._unlabelled == UNLABELLED_BEFORE_WARNING:
             logger.warning(
-                "%d of the first %d requests have no trajectory label; routing-prefix serves these first "
+                "%d of the first %d requests have no trajectory label; %s serves these first "
                 "come, first served: send the header x-smg-routing-key (OpenAI endpoints), or routing_key in "
                 "the body (/generate)",
                 self._unlabelled,
                 self._seen,
+                self._policy,
             )

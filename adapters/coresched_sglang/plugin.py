@@ -4,8 +4,8 @@ import logging
 from importlib import import_module
 
 from coresched_sglang import arguments
-from coresched_sglang.compatibility import missing, sglang_version
-from coresched_sglang.names import POLICIES
+from coresched_sglang.compatibility import missing, residency_missing, sglang_version
+from coresched_sglang.names import POLICIES, ROUTING_RESIDENCY
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +21,13 @@ def register() -> None:
             "; ".join(lacks),
         )
         return
+    if lacks := residency_missing():
+        logger.info(
+            "coresched: --schedule-policy %s is not offered on SGLang %s: %s",
+            ROUTING_RESIDENCY,
+            sglang_version(),
+            "; ".join(lacks),
+        )
     hooks = import_module("sglang.srt.plugins.hook_registry")
     register, kinds = hooks.HookRegistry.register, hooks.HookType
     policy = import_module("coresched_sglang.policy")  # its classes derive from SGLang's

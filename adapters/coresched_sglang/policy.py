@@ -6,11 +6,11 @@ import logging
 import os
 from typing import Any
 
-from sglang.srt.managers.schedule_policy import SchedulePolicy
+from sglang.srt.managers.schedule_policy import AddReqResult, SchedulePolicy
 from sglang.srt.managers.scheduler import Scheduler
 
 from coresched_sglang.compatibility import TESTED_VERSIONS, prefix_match, sglang_version
-from coresched_sglang.names import POLICIES
+from coresched_sglang.names import POLICIES, ROUTING_PREFIX, ROUTING_RESIDENCY
 
 logger = logging.getLogger(__name__)
 
@@ -69,12 +69,12 @@ class OrderedPolicy(SchedulePolicy):  # type: ignore[misc]  # untyped where SGLa
         self, waiting_queue: list[Any], running_batch: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         if self.ordering is not None:
-            self.ordering.order(waiting_queue)
+            self.ordering.order(waiting_queue, running_batch)
         return super().calc_priority(waiting_queue, running_batch, *args, **kwargs)
 
     def _touch_waiting_prefixes(self, *args: Any, **kwargs: Any) -> None:
         """Not under our names. SGLang walks the prefixes of up to 128 requests every 32nd pass, so that they
-        are not evicted under a policy that does not look at the cache. RP admits the cached requests first,
+        are not evicted under a policy that does not look at the cache. Ours admit the cached requests first,
         so while one waits little is evicted; and the walk takes longer than all passes in between.
         """
         if self.ordering is None:
@@ -87,9 +87,9 @@ class OrderedPolicy(SchedulePolicy):  # type: ignore[misc]  # untyped where SGLa
         if not self._metrics_sought:  # the first time is before the first request
             from coresched_sglang.metrics import scheduler_metrics
 
-            self._metrics = scheduler_metrics(scheduler)
+            self._metrics = scheduler_metrics(scheduler, self.ordering.counts())
             self._metrics_sought = True
-        if self.ordering.admit(plan) and self._metrics is not None:
+        if self.ordering.admit(plan, scheduler) and self._metrics is not None:
             self._metrics.publish(self.ordering.counts())
 
 
@@ -100,23 +100,26 @@ def after_prefill(plan: Any, scheduler: Any, *_args: object, **_kwargs: object) 
 
 
 def _ordering(policy: str, tree_cache: Any, hierarchical: bool, by_priority: bool, lowest_first: bool) -> Any:
-    """Raises RuntimeError where SGLang left out a hook, InputError for a bad label capacity."""
-    # Imported here: servers that use none of our policies need none of it.
-    from coresched_sglang.configuration import asked_label_capacity
-    from coresched_sglang.pools import derived_label_capacity
-    from coresched_sglang.routing_prefix import RoutingPrefix
-
+    """Raises RuntimeError where SGLang left out a hook, InputError for what cannot be used."""
     if Scheduler.get_new_batch_prefill in _UNHOOKED:  # SGLang only logs a hook that fails
         raise RuntimeError(
             f"--schedule-policy {policy} cannot see what the scheduler admits, since SGLang did not hook "
             "Scheduler.get_new_batch_prefill (its log says why); use another policy"
         )
+    version = sglang_version()
+    tested = "tested" if version in TESTED_VERSIONS else f"not tested; {', '.join(TESTED_VERSIONS)} are"
+    if policy == ROUTING_RESIDENCY:
+        logger.info("--schedule-policy %s: SGLang %s (%s)", policy, version, tested)
+        return _routing_residency(tree_cache, by_priority, lowest_first)
+    # Imported here: servers that use none of our policies need none of it.
+    from coresched_sglang.configuration import asked_label_capacity
+    from coresched_sglang.pools import derived_label_capacity
+    from coresched_sglang.routing_prefix import RoutingPrefix
+
     match = prefix_match()
     if match is None:
         raise RuntimeError(f"--schedule-policy {policy}: SGLang's prefix match is gone; use another policy")
     capacity = asked_label_capacity(os.environ) or derived_label_capacity(tree_cache, hierarchical)
-    version = sglang_version()
-    tested = "tested" if version in TESTED_VERSIONS else f"not tested; {', '.join(TESTED_VERSIONS)} are"
     logger.info(
         "--schedule-policy %s: label capacity C_A = %d, from %s; SGLang %s (%s)",
         policy,
@@ -131,3 +134,28 @@ def _ordering(policy: str, tree_cache: Any, hierarchical: bool, by_priority: boo
         by_priority=by_priority,
         lowest_first=lowest_first,
     )
+
+
+def _routing_residency(tree_cache: Any, by_priority: bool, lowest_first: bool) -> Any:
+    from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
+
+    from coresched.errors import InputError
+    from coresched_sglang.routing_residency import RoutingResidency
+
+    if type(tree_cache) is not UnifiedRadixCache:
+        raise InputError(
+            f"--schedule-policy {ROUTING_RESIDENCY} follows SGLang's UnifiedRadixCache, and this server has "
+            f"the {type(tree_cache).__name__}; use {ROUTING_PREFIX}"
+        )
+    return RoutingResidency(tree_cache, _guarded, by_priority=by_priority, lowest_first=lowest_first)
+
+
+def _guarded(adder_class: Any, holds_back: Any) -> Any:
+    """A PrefillAdder that ends the pass at the first request that is held back."""
+
+    class GuardedPrefillAdder(adder_class):  # type: ignore[misc]  # a class only SGLang knows
+        def add_one_req(self, req: Any, *args: Any, **kwargs: Any) -> Any:
+            # Not NO_TOKEN, after which SGLang tries no request until one ends.
+            return AddReqResult.OTHER if holds_back(self, req) else super().add_one_req(req, *args, **kwargs)
+
+    return GuardedPrefillAdder

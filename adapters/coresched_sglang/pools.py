@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from coresched_sglang.configuration import LabelCapacity
@@ -35,3 +36,56 @@ def derived_label_capacity(tree_cache: Any, hierarchical: bool) -> LabelCapacity
 def _size(pool: Any) -> int:
     size = getattr(pool, "size", None)
     return size if isinstance(size, int) and size > 0 else 0
+
+
+LONGEST_OUTPUT_RESERVED = 4096
+"""Output tokens beyond which SGLang reserves no more for a request."""
+
+
+def kv_tokens_needed(request: Any) -> int:
+    """KV tokens that a waiting request will take beyond its cached prefix, as SGLang reserves them."""
+    prompt = len(request.origin_input_ids) + len(request.output_ids) - request.prefix_len
+    output = max(request.sampling_params.max_new_tokens - len(request.output_ids), 0)
+    return int(prompt + min(output, LONGEST_OUTPUT_RESERVED))
+
+
+@dataclass(frozen=True)
+class StatePool:
+    """The recurrent-state slots of an engine.
+
+    A request that runs takes ``slots_per_request``, SGLang's S: what it computes with and saves to, the state
+    it was resumed from, and the one it leaves. A trajectory between two turns takes one.
+    """
+
+    allocator: Any
+    slots_per_request: int
+
+    @property
+    def free(self) -> int:
+        return int(self.allocator.available_size())
+
+    def cold_starts(self, wanted: int, live: int, running: int, cached: int) -> int:
+        """How many of ``wanted`` trajectories without a state may start.
+
+        ``live`` trajectories with a state are idle or wait, of which ``cached`` start now, and ``running``
+        requests run. All these keep what they have, and each that starts finds free slots.
+        """
+        free = self.free - (self.slots_per_request - 1) * cached
+        taken = live + (self.slots_per_request - 1) * cached + self.slots_per_request * running
+        left = int(min(free, self.allocator.size - taken))
+        return max(0, min(wanted, left // self.slots_per_request))
+
+
+def state_pool(tree_cache: Any) -> StatePool | None:
+    """None for a model without recurrent states, and where these share their memory with the KV."""
+    from sglang.srt.mem_cache.allocator.mamba import MambaSlotAllocator
+
+    if not tree_cache.supports_mamba():
+        return None
+    pool = tree_cache.req_to_token_pool
+    saved = getattr(pool, "mamba_ckpt_pool", None)  # where the tree's states have a pool of their own
+    if saved is not None:
+        return StatePool(saved.allocator, 2)
+    if not isinstance(pool.mamba_allocator, MambaSlotAllocator):
+        return None
+    return StatePool(pool.mamba_allocator, 3 + pool.mamba_initial_tracking_slots)

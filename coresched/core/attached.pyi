@@ -1,21 +1,21 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from coresched.core.prefix import RoutingPrefixPolicy, Waiting
+from coresched.core.prefix import LabelTiers, Waiting
 
 _Request = TypeVar("_Request")
 
 class AttachedOrder:
     def __init__(
         self,
-        policy: RoutingPrefixPolicy,
+        policy: LabelTiers,
         attribute: str,
         *,
         rank: str | None = None,
         highest_rank_first: bool = True,
     ) -> None: ...
     @property
-    def policy(self) -> RoutingPrefixPolicy: ...
+    def policy(self) -> LabelTiers: ...
     @property
     def passes(self) -> int: ...
     @property
@@ -26,5 +26,5 @@ class AttachedOrder:
         self,
         requests: list[_Request],
         enter: Callable[[_Request], Waiting],
-        prefix_hit: Callable[[_Request], int],
+        prefix_hit: Callable[[_Request], int] | None = None,
     ) -> bool: ...

@@ -1,4 +1,4 @@
-"""RP on an engine's own list of its own request objects, in place.
+"""RP, or residency, on an engine's own list of its own request objects, in place.
 
 An engine's requests cannot be `Waiting`, so the `Waiting` of each is attached to it once, under an attribute.
 After that a pass runs no Python code for a request that is not new. It does not even read requests that stand
@@ -13,7 +13,7 @@ from libcpp.vector cimport vector
 from sys import intern
 
 from coresched.core.checks cimport check_count, shown
-from coresched.core.prefix cimport RoutingPrefixPolicy, Waiting
+from coresched.core.prefix cimport LabelTiers, Waiting
 
 cdef extern from "Python.h":
     ctypedef struct PyWeakReference:
@@ -25,10 +25,10 @@ cdef extern from "Python.h":
 
 cdef class AttachedOrder:
     """AttachedOrder(policy, attribute, *, rank=None, highest_rank_first=True)\n--\n
-    The routing-prefix order of the waiting queue of one engine.
+    The order of the waiting queue of one engine, by routing-prefix or by residency.
 
-    ``policy`` is the engine's, and is told of admissions directly. ``attribute`` is where each request holds
-    its `Waiting`; an engine's own name must not be taken. ``rank`` names an int attribute by which the engine
+    ``policy`` is the engine's, and is told of admissions, or of the cache, directly. ``attribute`` is where
+    each request holds its `Waiting`; an engine's own name must not be taken. ``rank`` names an int attribute by which the engine
     sorts before everything else, highest first or lowest first; it is read in every pass. None: by nothing.
     Not for several threads at once. Raises TypeError or ValueError for bad arguments.
 
@@ -47,7 +47,7 @@ cdef class AttachedOrder:
     ['warm', 'cold']
     """
 
-    cdef readonly RoutingPrefixPolicy policy
+    cdef readonly LabelTiers policy
     cdef readonly long long passes   # calls of `order`
     cdef readonly long long queries  # calls of `prefix_hit`
     cdef readonly long long changed  # passes that changed the order
@@ -58,7 +58,7 @@ cdef class AttachedOrder:
     cdef unsigned long long _label_version   # of the label set in that pass
 
     def __cinit__(
-        self, RoutingPrefixPolicy policy not None, attribute, *, rank=None, highest_rank_first=True
+        self, LabelTiers policy not None, attribute, *, rank=None, highest_rank_first=True
     ):
         self.policy = policy
         self._attribute = check_name(attribute, "attribute")
@@ -66,15 +66,15 @@ cdef class AttachedOrder:
         self._highest_rank_first = highest_rank_first
         self._left = []
 
-    def order(self, list requests not None, enter, prefix_hit):
-        """Put the list into RP order, in place; full ties keep their order. Whether that changed the list.
+    def order(self, list requests not None, enter, prefix_hit=None):
+        """Put the list into the policy's order, in place; full ties keep theirs. Whether that changed the list.
 
         ``enter(request)`` makes the `Waiting` of a request that has none, or None, under the attribute: once
         in its life, and again if the attribute was deleted and nobody else holds the `Waiting`.
         ``prefix_hit(request)`` returns the cached prompt tokens, an int not below 0, and is called at most
         once in the life of a request, in the first pass that finds its label in the label set. Neither may
         change the list or admit requests to the policy. A request may stand in the list twice, and requests
-        may share a `Waiting`, which is then asked once.
+        may share a `Waiting`, which is then asked once. Residency asks for no hit, so None does.
 
         If anything raises, the list is as it was and what was learned of the other requests is kept. Raises
         TypeError or ValueError for something else than a `Waiting`, a bad hit or a bad rank, AttributeError

@@ -4,8 +4,8 @@ from libcpp.vector cimport vector
 cdef extern from *:
     """
     struct RoutingPrefixKey {
-        long long engine_rank; // 0, or what the engine sorts by before RP
-        long long rank;        // -hit in tier 0, 1 in tier 1
+        long long engine_rank; // 0, or what the engine sorts by before the tiers
+        long long rank;        // not above 0 in tier 0 (-hit for RP), 1 in tier 1
         double queued_at;
         PyObject* item;        // borrowed from the list being sorted
         bool operator<(const RoutingPrefixKey& other) const {
@@ -33,9 +33,8 @@ cdef class Waiting:
     cdef bint _member                # the label is in the label set: tier 0
 
 
-cdef class RoutingPrefixPolicy:
-    cdef readonly long long label_capacity
-    cdef object _labels                # OrderedDict, oldest first
+cdef class LabelTiers:
+    cdef object _labels                # holds the labels of tier 0; keeps an order if the policy needs one
     cdef unsigned long long version    # changes when a label enters or leaves; never equal for two policies
     cdef vector[RoutingPrefixKey] _keys  # scratch, kept to spare the allocation
 
@@ -44,11 +43,19 @@ cdef class RoutingPrefixPolicy:
     cdef list unasked(self, list waiting)            # requests in tier 0 still to ask, in list order
     cdef bint arrange(self, list waiting) except -1  # sorts the list in place; whether that changed it
     # The same for `items`, which the caller holds at the same places; `waiting` stays as it is. Ascending
-    # engine_ranks, one an item, come before RP; NULL for none. Runs no Python code.
+    # engine_ranks, one an item, come before the tiers; NULL for none. Runs no Python code.
     cdef bint arrange_items(self, list waiting, list items, const long long* engine_ranks) except -1
-    cpdef admitted(self, label)
 
     cdef Py_ssize_t _collect(self, list waiting) except -1
     cdef int _collect_asked(self, list waiting) except -1
+    cdef long long _rank(self, Waiting request) noexcept  # in tier 0, not above 0; above: a hit is to be asked
     cdef int _stamp(self, Waiting request) except -1
     cdef bint _settle(self, list items) noexcept
+
+
+cdef class RoutingPrefixPolicy(LabelTiers):
+    cdef readonly long long label_capacity
+    cpdef admitted(self, label)
+
+
+cdef unsigned long long next_version() noexcept

@@ -51,65 +51,16 @@ cdef class Waiting:
         return f"Waiting({self.id!r}, {self.label!r}, queued_at={self.queued_at!r}, hit={self.hit!r})"
 
 
-cdef class RoutingPrefixPolicy:
-    """RoutingPrefixPolicy(label_capacity)\n--\n
-    The routing-prefix order of one worker, with its least-recently-used label set.
+cdef class LabelTiers:
+    """The order of a waiting queue in two tiers: labels that the policy holds come first.
 
-    ``label_capacity`` (C_A, at least 1) is how many trajectories the worker's cache is expected to keep.
-    A pass over a queue that is in order already costs O(n), without a dict look-up when no label entered or
-    left since the last pass. Not for several threads at once.
-
-    >>> policy = RoutingPrefixPolicy(label_capacity=98)
-    >>> policy.admitted("warm")
-    >>> waiting = [Waiting("r1", "cold", 1.0), Waiting("r2", "warm", 2.0)]
-    >>> [request.id for request in policy.order(waiting, prefix_hit=lambda request: 512)]
-    ['r2', 'r1']
+    What RP and its kin have in common; each says which labels it holds and how it ranks them. Equal ranks, and
+    all of tier 1, are in queue-entry order. A pass over a queue that is in order already costs O(n), without a
+    look-up when no label entered or left since the last pass.
     """
 
-    def __cinit__(self, label_capacity):
-        self.label_capacity = check_count(label_capacity, "label_capacity", 1)
-        self._labels = OrderedDict()
+    def __cinit__(self):
         self.version = next_version()
-
-    def order(self, waiting, prefix_hit):
-        """A new list of the same requests, best first; full ties keep their present order.
-
-        ``prefix_hit(request)`` returns the cached prompt tokens, an int not below 0. It is called at most
-        once in the life of a request, in the first pass that finds its label in the label set, and must not
-        admit requests to this policy. If it raises, that request counts as not asked and the others keep
-        what was learned. Raises TypeError or ValueError for bad arguments or a bad hit.
-        """
-        cdef list ordered = list(waiting)
-        cdef Waiting request
-        if not self._collect(ordered):
-            self._settle(ordered)
-            return ordered
-        for request in self.unasked(ordered):
-            if request.tokens_hit < 0:  # else it stands twice in the list, or prefix_hit ordered it itself
-                request.tokens_hit = check_count(prefix_hit(request), "prefix_hit(request)", 0)
-        self.arrange(ordered)
-        return ordered
-
-    cpdef admitted(self, label):
-        """Touch the label of an admitted request; call in admission order. None is ignored.
-
-        The oldest label leaves when the set grows over ``label_capacity``. O(1).
-        Raises TypeError or ValueError if it is not a label.
-        """
-        if label is None:
-            return
-        label = check_label(label, "label")
-        if label in self._labels:
-            self._labels.move_to_end(label)
-            return
-        self._labels[label] = None
-        if len(self._labels) > self.label_capacity:
-            self._labels.popitem(last=False)
-        self.version = next_version()
-
-    def labels(self):
-        """The labels in the set, the oldest touch first."""
-        return list(self._labels)
 
     def __contains__(self, label):
         return label in self._labels
@@ -162,7 +113,7 @@ cdef class RoutingPrefixPolicy:
             if not (<Waiting>item)._member:
                 key.rank = 1
             else:
-                key.rank = -(<Waiting>item).tokens_hit
+                key.rank = self._rank(<Waiting>item)
                 if key.rank > 0:
                     unasked += 1
             key.queued_at = (<Waiting>item).queued_at
@@ -170,6 +121,9 @@ cdef class RoutingPrefixPolicy:
             key.item = item
             key += 1
         return unasked
+
+    cdef long long _rank(self, Waiting request) noexcept:
+        return -request.tokens_hit
 
     cdef int _stamp(self, Waiting request) except -1:
         request._member = request.label is not None and request.label in self._labels
@@ -185,6 +139,66 @@ cdef class RoutingPrefixPolicy:
         for place in range(<Py_ssize_t>self._keys.size()):
             PyList_SET_ITEM(<PyObject*>items, place, <PyObject*>self._keys[place].item)
         return True
+
+
+cdef class RoutingPrefixPolicy(LabelTiers):
+    """RoutingPrefixPolicy(label_capacity)\n--\n
+    The routing-prefix order of one worker, with its least-recently-used label set.
+
+    ``label_capacity`` (C_A, at least 1) is how many trajectories the worker's cache is expected to keep.
+    A pass over a queue that is in order already costs O(n), without a dict look-up when no label entered or
+    left since the last pass. Not for several threads at once.
+
+    >>> policy = RoutingPrefixPolicy(label_capacity=98)
+    >>> policy.admitted("warm")
+    >>> waiting = [Waiting("r1", "cold", 1.0), Waiting("r2", "warm", 2.0)]
+    >>> [request.id for request in policy.order(waiting, prefix_hit=lambda request: 512)]
+    ['r2', 'r1']
+    """
+
+    def __cinit__(self, label_capacity):
+        self.label_capacity = check_count(label_capacity, "label_capacity", 1)
+        self._labels = OrderedDict()
+
+    def order(self, waiting, prefix_hit):
+        """A new list of the same requests, best first; full ties keep their present order.
+
+        ``prefix_hit(request)`` returns the cached prompt tokens, an int not below 0. It is called at most
+        once in the life of a request, in the first pass that finds its label in the label set, and must not
+        admit requests to this policy. If it raises, that request counts as not asked and the others keep
+        what was learned. Raises TypeError or ValueError for bad arguments or a bad hit.
+        """
+        cdef list ordered = list(waiting)
+        cdef Waiting request
+        if not self._collect(ordered):
+            self._settle(ordered)
+            return ordered
+        for request in self.unasked(ordered):
+            if request.tokens_hit < 0:  # else it stands twice in the list, or prefix_hit ordered it itself
+                request.tokens_hit = check_count(prefix_hit(request), "prefix_hit(request)", 0)
+        self.arrange(ordered)
+        return ordered
+
+    cpdef admitted(self, label):
+        """Touch the label of an admitted request; call in admission order. None is ignored.
+
+        The oldest label leaves when the set grows over ``label_capacity``. O(1).
+        Raises TypeError or ValueError if it is not a label.
+        """
+        if label is None:
+            return
+        label = check_label(label, "label")
+        if label in self._labels:
+            self._labels.move_to_end(label)
+            return
+        self._labels[label] = None
+        if len(self._labels) > self.label_capacity:
+            self._labels.popitem(last=False)
+        self.version = next_version()
+
+    def labels(self):
+        """The labels in the set, the oldest touch first."""
+        return list(self._labels)
 
 
 cdef void settle(vector[RoutingPrefixKey]& keys) noexcept:

@@ -201,6 +201,93 @@ class ReferenceAttachedOrder:
         return self._sign * rank, self.policy.key(getattr(request, self._attribute))
 
 
+class ReferenceResidencyPolicy:
+    """Routing-residency: ascending ``(0, t)`` for labels that are resident and ``(1, t)`` for the others."""
+
+    def __init__(self) -> None:
+        self._labels: set[str] = set()
+
+    def order(self, waiting: Iterable[ReferenceWaiting]) -> list[ReferenceWaiting]:
+        return sorted(waiting, key=lambda request: (request.label not in self._labels, request.queued_at))
+
+    def resident(self, label: str) -> None:
+        self._labels.add(check_label(label, "label"))
+
+    def evicted(self, label: str) -> None:
+        self._labels.discard(label)
+
+    def clear(self) -> None:
+        self._labels.clear()
+
+    def labels(self) -> frozenset[str]:
+        return frozenset(self._labels)
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __contains__(self, label: object) -> bool:
+        return label in self._labels
+
+
+class ReferenceTurnGaps:
+    """Expected back after a gap g: ``S(g) - S(inf) >= p S(g)``, S by Kaplan and Meier's product limit."""
+
+    def __init__(self, least_probability: float = 0.25, window: int = 4096) -> None:
+        self.least_probability = least_probability
+        self.window = check_count(window, "window", 1)
+        self._gaps: list[dict[str, Any]] = []  # label, began, length: None while it is open
+        self._now = 0
+        self._estimated = -1
+        self._changes = 0
+
+    def ended(self, label: str, now: int) -> None:
+        self._advance(now)
+        for gap in self._gaps:
+            if gap["label"] == label and gap["length"] is None:
+                gap["length"] = "superseded"
+        self._gaps.append({"label": check_label(label, "label"), "began": now, "length": None})
+        self._gaps = self._gaps[-self.window :]
+        self._changes += 1
+
+    def began(self, label: str, now: int) -> None:
+        self._advance(now)
+        gap = self._open(check_label(label, "label"))
+        if gap is not None:
+            gap["length"] = now - gap["began"]
+            self._changes += 1
+
+    def expected(self, label: str, now: int) -> bool:
+        self._advance(now)
+        gap = self._open(label)
+        return gap is not None and now - gap["began"] <= self.limit
+
+    @property
+    def limit(self) -> int:
+        if self._changes and 32 * self._changes >= len(self._gaps):
+            self._changes = 0
+            self._estimated = self._longest_expected()
+        return self._estimated
+
+    def _advance(self, now: int) -> None:
+        if now < self._now:
+            raise ValueError(f"now must not fall, got {now} after {self._now}")
+        self._now = now
+
+    def _open(self, label: str) -> dict[str, Any] | None:
+        return next((gap for gap in self._gaps if gap["label"] == label and gap["length"] is None), None)
+
+    def _longest_expected(self) -> int:
+        counted = [gap for gap in self._gaps if gap["length"] != "superseded"]
+        lengths = [self._now - gap["began"] if gap["length"] is None else gap["length"] for gap in counted]
+        ended = [gap["length"] for gap in counted if gap["length"] is not None]
+        share = 1.0
+        before: dict[int, float] = {}
+        for length in sorted(set(ended)):
+            before[length] = share
+            share *= 1.0 - ended.count(length) / sum(other >= length for other in lengths)
+        return max((g for g, s in before.items() if s - share >= self.least_probability * s), default=-1)
+
+
 class ReferenceChainQueue:
     """CAAS: ascending ``(floor(a / B), -n, floor(mean(tau) / D_I), e)``, fixed when the job joins."""
 

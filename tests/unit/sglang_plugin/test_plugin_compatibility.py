@@ -178,7 +178,8 @@ def test_what_is_missing_is_named_and_nothing_is_hooked(
     assert {name: dict(vars(sys.modules[name])) for name in contents} == before
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert (
-        "SGLang 0.9.9 is left unchanged and --schedule-policy routing-prefix is not offered: " in caplog.text
+        "SGLang 0.9.9 is left unchanged and --schedule-policy routing-prefix, routing-residency is not "
+        "offered: " in caplog.text
     )
     assert lacks in caplog.text
 

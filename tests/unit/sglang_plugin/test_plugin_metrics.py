@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from coresched_sglang.metrics import PrefixMetrics, scheduler_metrics
+from coresched_sglang.metrics import PolicyMetrics, scheduler_metrics
 from coresched_sglang.routing_prefix import PrefixCounts
 from prometheus_client import CollectorRegistry, Counter
 
@@ -36,7 +36,7 @@ def samples(registry: CollectorRegistry) -> dict[str, float]:
 
 def test_counters_are_there_at_zero_and_follow_the_counts() -> None:
     registry = CollectorRegistry()
-    metrics = PrefixMetrics(collector(registry))
+    metrics = PolicyMetrics(collector(registry), NONE)
     assert set(samples(registry).values()) == {0.0}
     counts = PrefixCounts(
         passes=9, queries=8, changes=7, seconds=0.5, hits=6, misses=5, unlabelled=4, refused_labels=3
@@ -61,11 +61,11 @@ def test_a_rank_counts_where_sglang_counts(enabled: bool) -> None:
     context = SimpleNamespace(
         collector=collector(CollectorRegistry()), current_scheduler_metrics_enabled=enabled
     )
-    metrics = scheduler_metrics(SimpleNamespace(metrics_collector_context=context))
+    metrics = scheduler_metrics(SimpleNamespace(metrics_collector_context=context), NONE)
     assert (metrics is not None) == enabled
 
 
 def test_without_metrics_there_are_no_counters() -> None:
     off = SimpleNamespace(collector=None, current_scheduler_metrics_enabled=False)
-    assert scheduler_metrics(SimpleNamespace(metrics_collector_context=off)) is None
-    assert scheduler_metrics(SimpleNamespace()) is None
+    assert scheduler_metrics(SimpleNamespace(metrics_collector_context=off), NONE) is None
+    assert scheduler_metrics(SimpleNamespace(), NONE) is None

@@ -1,0 +1,5 @@
+from coresched.core.prefix cimport LabelTiers
+
+
+cdef class ResidencyPolicy(LabelTiers):
+    pass
