@@ -84,6 +84,17 @@ def test_a_request_in_chunks_and_running_requests_of_the_batch_are_admitted_once
     assert scheduler.order() == ["c2", "b2"]
 
 
+def test_requests_that_are_passed_over_are_not_admitted() -> None:
+    """As where an adapter of LoRA has no place for the first in the queue."""
+    scheduler = Scheduler()
+    first, second = Request("a1", "a"), Request("b1", "b")
+    scheduler.queue = [first, second]
+    scheduler.order()
+    scheduler.ordering.admit(SimpleNamespace(batch_to_run=SimpleNamespace(reqs=[second])))
+    scheduler.queue = [first, Request("b2", "b")]
+    assert scheduler.order() == ["b2", "a1"]
+
+
 def test_a_pass_that_runs_nothing_and_an_empty_queue_admit_nothing() -> None:
     scheduler = Scheduler()
     assert scheduler.ordering.admit(SimpleNamespace(batch_to_run=None)) is False
