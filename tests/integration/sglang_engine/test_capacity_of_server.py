@@ -11,7 +11,7 @@ from coresched.capacity.footprint import footprint
 from coresched.capacity.observed import observe_engine, observe_log
 from coresched.cli.main import main
 
-pytestmark = pytest.mark.sglang
+pytestmark = [pytest.mark.sglang, pytest.mark.by_hand]
 
 
 def test_the_endpoint_and_the_log_say_the_same(routing_prefix_server: EngineServer) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from integration.sglang_engine.environment import OFFLINE
 
-pytestmark = pytest.mark.sglang
+pytestmark = [pytest.mark.sglang, pytest.mark.by_hand]
 
 
 def parts(python: Path, **environment: str) -> tuple[int, dict[str, dict[str, Any]]]:

@@ -12,7 +12,7 @@ from integration.sglang_engine.environment import ENGINE_VERSION, HERE, OFFLINE
 from integration.sglang_engine.releases import unpacked_release
 from unit.capacity.model_configs import write_config
 
-pytestmark = pytest.mark.sglang
+pytestmark = [pytest.mark.sglang, pytest.mark.by_hand]
 
 MODEL = {
     "architectures": ["Qwen3ForCausalLM"],

@@ -12,7 +12,7 @@ from integration.sglang_engine.environment import HERE, OFFLINE
 from bench.sglang_policies.models import write_model
 from bench.sglang_policies.processes import DEVICE
 
-pytestmark = pytest.mark.sglang
+pytestmark = [pytest.mark.sglang, pytest.mark.by_hand]
 
 SCENARIOS = (
     *("warm_first", "without_overlap", "fcfs", "cache_off", "mixed_chunks", "aborts"),

@@ -14,6 +14,8 @@ from bench.sglang_policies.policies import Policy
 from bench.sglang_policies.processes import Run, carry_out_all
 from bench.sglang_policies.setups import LONG_QUEUE, SHORT_QUEUE, SetUp
 
+pytestmark = pytest.mark.sglang
+
 Results = dict[str, dict[str, Any]]
 
 REAL_SECONDS = ("priority_calculation_s", "batching_s")

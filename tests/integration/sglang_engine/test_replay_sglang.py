@@ -16,7 +16,7 @@ from coresched.lab.replay.plan import ReplaySettings, make_plan
 from coresched.lab.replay.prompts import TokenSource
 from coresched.lab.replay.record import EVENTS
 
-pytestmark = pytest.mark.sglang
+pytestmark = [pytest.mark.sglang, pytest.mark.by_hand]
 
 SPEED = 50.0
 BATCH = [

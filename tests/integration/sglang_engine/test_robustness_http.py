@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 from integration.sglang_engine.servers import RUNNING_REQUESTS, EngineServer
 
-pytestmark = pytest.mark.sglang
+pytestmark = [pytest.mark.sglang, pytest.mark.by_hand]
 
 LABELS = 10_000
 EVENTUALLY_S = 60.0

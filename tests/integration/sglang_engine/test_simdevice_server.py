@@ -209,6 +209,8 @@ from coresched_simdevice.memory import byteless_tensors
 from sglang.srt.plugins import load_plugins
 from sglang.srt.server_args import ServerArgs
 
+pytestmark = [pytest.mark.sglang, pytest.mark.by_hand]
+
 SCHEDULER = "sglang.srt.managers.scheduler.Scheduler."
 facts = {"unsupported": unsupported(), "hooks": len(HOOKS), "unhooked": len(missing_hooks())}
 load_plugins()

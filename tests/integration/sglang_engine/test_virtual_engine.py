@@ -13,6 +13,8 @@ from bench.sglang_policies.models import write_model
 from bench.sglang_policies.processes import environment
 from coresched.lab.simulator.model import load_worker_model
 
+pytestmark = pytest.mark.sglang
+
 Seen = dict[str, Any]
 
 

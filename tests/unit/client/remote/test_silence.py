@@ -82,7 +82,7 @@ def test_a_silence_that_ends_is_noted_once_and_its_end_too(
 ) -> None:
     caplog.set_level(logging.INFO, "coresched.client")
     with sync.connect(fake.address, **{**ASKED, "grace_s": 20}) as batch:
-        assert not caplog.records
+        caplog.clear()  # on a slow machine also the start may have been noted
         until = time.monotonic() + 0.8
 
         def away_until(request: Any, context: Any) -> Any:
