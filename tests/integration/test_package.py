@@ -106,7 +106,8 @@ def test_the_wheel_is_complete_installs_and_runs(sdist: Path, tmp_path: Path) ->
         "coresched/v1/router_pb2_grpc.py",
     } <= names
     assert not [name for name in names if name.endswith((".c", ".cpp", ".pyx"))]
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"coresched"}
+    packages = {name.split("/")[0].split("-")[0] for name in names}
+    assert packages == {"coresched", "coresched_sglang", "coresched_simdevice"}
     compiled = {name.split(".")[0] for name in names if name.endswith(".so")}
     sources = {
         str(path.relative_to(CHECKOUT).with_suffix("")) for path in CHECKOUT.glob("coresched/**/*.pyx")

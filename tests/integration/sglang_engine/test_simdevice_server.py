@@ -20,6 +20,8 @@ from coresched.capacity.observed import observe_engine
 from coresched.capacity.sglang import SglangFlags, solve_pools
 from coresched.cli.main import main
 
+pytestmark = [pytest.mark.sglang, pytest.mark.by_hand]
+
 CHECKOUT = Path(__file__).parents[3]
 GIB = 1 << 30
 
@@ -208,8 +210,6 @@ from coresched_simdevice.hooks import HOOKS, Hook, missing_hooks, unsupported
 from coresched_simdevice.memory import byteless_tensors
 from sglang.srt.plugins import load_plugins
 from sglang.srt.server_args import ServerArgs
-
-pytestmark = [pytest.mark.sglang, pytest.mark.by_hand]
 
 SCHEDULER = "sglang.srt.managers.scheduler.Scheduler."
 facts = {"unsupported": unsupported(), "hooks": len(HOOKS), "unhooked": len(missing_hooks())}
