@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from coresched.cli.connection import add_credential_options, connection_of, flags_named, quiet_grpc, uses_tls
+from coresched.cli.connection import add_credential_options, connection_of, flags_named, uses_tls
 from coresched.cli.parser import CommandParser, add_command
 from coresched.cli.terminal import stdout_console
 from coresched.errors import InputError
@@ -98,7 +98,6 @@ def _close(args: argparse.Namespace) -> int:
 def _asked(args: argparse.Namespace, ask: Callable[[Any], Any]) -> Any | None:
     """The service's answer; None, a line having said why, if it does not answer. Raises InputError."""
     # Here, so that the other commands start without gRPC.
-    quiet_grpc()
     import grpc
 
     from coresched.client.credentials import blocking_channel

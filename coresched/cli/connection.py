@@ -1,7 +1,6 @@
 """How commands that call a running service connect to it: their options, and what they say of mistakes."""
 
 import argparse
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,14 +44,6 @@ def connection_of(args: argparse.Namespace) -> ConnectionOptions:
 
 def uses_tls(args: argparse.Namespace) -> bool:
     return args.ca is not None or args.certificate is not None
-
-
-def quiet_grpc() -> None:
-    """Keep gRPC's own lines off stderr, unless the user asked for them; to be called before gRPC is loaded.
-
-    What they say is in the one line of the command.
-    """
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 @contextmanager

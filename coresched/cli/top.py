@@ -5,7 +5,7 @@ import asyncio
 import json
 import sys
 
-from coresched.cli.connection import add_credential_options, connection_of, flags_named, quiet_grpc, uses_tls
+from coresched.cli.connection import add_credential_options, connection_of, flags_named, uses_tls
 from coresched.cli.parser import CommandParser, add_command
 from coresched.errors import InputError
 
@@ -35,7 +35,6 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without gRPC.
-    quiet_grpc()
     import grpc
     from rich.console import Console
 
