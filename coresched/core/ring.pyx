@@ -19,12 +19,12 @@ from coresched.core.checks cimport (
     check_several,
     shown,
 )
+from coresched.core.shares import LARGEST_WEIGHT
 
 # Both numbers are part of the routing: changing one moves every label.
 cdef object POINT_SEED = 0
 cdef object LABEL_SEED = 1
 
-cdef object LARGEST_WEIGHT = 1000
 cdef object MOST_VIRTUAL_NODES = 65536
 cdef object LARGEST_TERM = (1 << 63) - 1
 

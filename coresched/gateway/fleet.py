@@ -8,14 +8,9 @@ from typing import NamedTuple
 
 from coresched.core.imbalance import RequestImbalance
 from coresched.core.ring import LoadBoundedRouter
+from coresched.core.shares import check_share
 from coresched.gateway.workers import Worker
 from coresched.metrics.histogram import DECISION_S, Histogram
-
-LARGEST_SHARE = 1 << 20
-"""Most points on the ring that a worker may have: about a second of work at the start."""
-
-LARGEST_WEIGHT = 1000
-"""Of LoadBoundedRouter."""
 
 
 class NoWorkerError(LookupError):
@@ -55,15 +50,10 @@ class Fleet:
 
         `clock` is monotonic, in seconds, and measures only: nothing is decided by it.
 
-        Raises what LoadBoundedRouter raises, and ValueError over LARGEST_SHARE.
+        Raises what LoadBoundedRouter and check_share raise.
         """
         for worker in workers:
-            # One above LARGEST_WEIGHT is the ring's to refuse, unless this limit is the lower of the two.
-            if min(worker.weight, LARGEST_WEIGHT) * virtual_nodes > LARGEST_SHARE:
-                raise ValueError(
-                    f"weight must be at most {LARGEST_SHARE / virtual_nodes:g} with {virtual_nodes} virtual "
-                    f"nodes, got {worker.weight:g}"
-                )
+            check_share(worker.weight, virtual_nodes)
         self.workers = tuple(workers)
         self._by_name = {worker.name: worker for worker in workers}
         weights = {worker.name: worker.weight for worker in workers}

@@ -11,27 +11,13 @@ from grpc import StatusCode
 
 from coresched.core.imbalance import RequestImbalance
 from coresched.core.ring import LoadBoundedRouter
+from coresched.core.shares import check_share
 from coresched.metrics.histogram import DECISION_S, Histogram
 from coresched.service.entry import Imbalance, Standing, WorkerEntry
 from coresched.service.refusal import RefusedError, checked_label, refuse_argument, shown
 
-LARGEST_SHARE = 1 << 20
-"""Most points on the ring that a registered worker may have: about a second of work for the server."""
-
-LARGEST_WEIGHT = 1000
-"""Of LoadBoundedRouter."""
-
 MOST_WORKERS = 10_000
 """Most workers of a table, those that are draining or removed included."""
-
-
-def _check_share(weight: float, virtual_nodes: int) -> None:
-    # A weight above LARGEST_WEIGHT is the ring's to refuse, unless this limit is the lower of the two.
-    if min(weight, LARGEST_WEIGHT) * virtual_nodes > LARGEST_SHARE:
-        raise ValueError(
-            f"weight must be at most {LARGEST_SHARE / virtual_nodes:g} with {virtual_nodes} virtual nodes, "
-            f"got {weight:g}"
-        )
 
 
 class Owner:
@@ -89,7 +75,7 @@ class RoutingTable:
         if len(workers) > MOST_WORKERS:
             raise ValueError(f"workers must be at most {MOST_WORKERS}, got {len(workers)}")
         for weight in workers.values():
-            _check_share(weight, virtual_nodes)
+            check_share(weight, virtual_nodes)
         self._router = LoadBoundedRouter(workers, load_bound, virtual_nodes)
         self._workers = {name: WorkerEntry(weight) for name, weight in workers.items()}
         self._flights: dict[Owner, dict[tuple[str, str], list[Flight]]] = {}
@@ -139,7 +125,7 @@ class RoutingTable:
         if weight is None:
             weight = entry.weight if entry is not None and entry.standing is Standing.DRAINING else 1.0
         try:
-            _check_share(weight, self.virtual_nodes)
+            check_share(weight, self.virtual_nodes)
             self._router.add_worker(worker, weight)
         except ValueError as error:
             refuse_argument("weight", error)

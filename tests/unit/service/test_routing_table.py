@@ -8,8 +8,9 @@ import pytest
 from grpc import StatusCode
 
 from coresched.core.ring import LoadBoundedRouter
+from coresched.core.shares import LARGEST_SHARE
 from coresched.service.refusal import RefusedError
-from coresched.service.table import LARGEST_SHARE, UNARY, Owner, RoutingTable
+from coresched.service.table import UNARY, Owner, RoutingTable
 
 
 def table_of(*workers: str) -> RoutingTable:
