@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import aiohttp
 from aiohttp import web
 
-from coresched.errors import InputError
 from coresched.gateway.fleet import Fleet
 from coresched.gateway.forward import Forwarder
 from coresched.gateway.health import HealthChecks
@@ -25,11 +21,8 @@ from coresched.gateway.pool import Connections
 from coresched.gateway.proxy import Gateway
 from coresched.gateway.refusal import RefusedError, answer
 from coresched.gateway.traffic import Traffic
+from coresched.http_server import Connection, listen, remove_socket
 from coresched.listen import TcpAddress, UnixAddress
-
-_logger = logging.getLogger(__name__)
-
-_CONNECTION_BACKLOG = 1024
 
 _MOST_DESCRIPTORS = 65536
 
@@ -43,36 +36,6 @@ class Limits:
     connect_timeout_s: float = 5.0
     health_interval_s: float = 5.0
     health_timeout_s: float = 5.0
-
-
-class _Connection(web.RequestHandler):
-    """A client's connection, whose own errors are in OpenAI's form too."""
-
-    __slots__ = ("_traffic",)
-
-    def __init__(self, connections: web.Server, traffic: Traffic, **options: Any) -> None:
-        super().__init__(connections, **options)
-        self._traffic = traffic
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        if request.writer.output_size > 0 or isinstance(exc, ConnectionError):
-            raise ConnectionResetError("the answer had begun, or the client is gone")
-        if status < 500:
-            said = (message or "the request is malformed").partition("\n")[0].rstrip(": ")
-            refused = RefusedError(status, "invalid_request", said)
-        else:
-            _logger.error("a request failed", exc_info=exc)
-            refused = RefusedError(status, "internal", "the gateway failed; its log says why")
-        self._traffic.refuse(refused)
-        response = answer(refused)
-        response.force_close()
-        return response
 
 
 class RunningGateway:
@@ -95,9 +58,7 @@ class RunningGateway:
     async def stop(self, *, grace_s: float, at_once: asyncio.Event) -> None:
         """Accept nothing more; let open requests go on for `grace_s` seconds or until `at_once` is set."""
         self._server.close()
-        if self.address.startswith("unix:"):
-            with suppress(FileNotFoundError):  # Python 3.13 has removed it already
-                os.unlink(self.address.removeprefix("unix:"))
+        remove_socket(self.address)
         busy = self._gateway.drain()
         for connection in self._connections.connections:
             if connection not in busy:
@@ -134,7 +95,13 @@ async def running(
         )
         gateway = Gateway(forwarder, label_fields=limits.label_fields, max_body_bytes=limits.max_body_bytes)
         connections = web.Server(gateway.handle, handler_cancellation=True)
-        server, listening = await _listen(connections, traffic, address)
+
+        def refuse(status: int, said: str) -> web.Response:
+            refused = RefusedError(status, "invalid_request" if status < 500 else "internal", said)
+            traffic.refuse(refused)
+            return answer(refused)
+
+        server, listening = await listen(lambda: Connection(connections, "gateway", refuse), address)
         started = RunningGateway(gateway, traffic, connections, server, listening)
         checking = asyncio.create_task(checks.run())
         try:
@@ -207,22 +174,3 @@ def _health_session() -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
     )
-
-
-async def _listen(
-    connections: web.Server, traffic: Traffic, address: TcpAddress | UnixAddress
-) -> tuple[asyncio.AbstractServer, str]:
-    """A server that accepts connections, and where. Raises InputError if the address cannot be used."""
-    loop = asyncio.get_running_loop()
-
-    def connection() -> _Connection:
-        return _Connection(connections, traffic, loop=loop, auto_decompress=False)
-
-    try:
-        if isinstance(address, UnixAddress):
-            server = await loop.create_unix_server(connection, address.path, backlog=_CONNECTION_BACKLOG)
-            return server, str(address)
-        server = await loop.create_server(connection, address.host, address.port, backlog=_CONNECTION_BACKLOG)
-    except OSError as error:
-        raise InputError(f"--listen {address} cannot be used: {error.strerror}") from None
-    return server, str(TcpAddress(address.host, server.sockets[0].getsockname()[1]))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -13,6 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 
 from coresched.errors import InputError
+from coresched.http_server import remove_socket
 from coresched.listen import TcpAddress, UnixAddress
 
 
@@ -50,9 +50,7 @@ async def metrics_endpoint(
         yield await _listen(runner, address)
     finally:
         await runner.cleanup()
-        if isinstance(address, UnixAddress):
-            with suppress(FileNotFoundError):  # Python 3.13 has removed it already
-                os.unlink(address.path)
+        remove_socket(str(address))
 
 
 async def _listen(runner: web.AppRunner, address: TcpAddress | UnixAddress) -> str:

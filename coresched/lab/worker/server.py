@@ -1,26 +1,22 @@
 """The engine's HTTP endpoints, from start to graceful stop."""
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
 from coresched.core.checks import check_label
-from coresched.errors import InputError
+from coresched.http_server import Connection, listen, remove_socket
 from coresched.lab.worker.answers import Answer, GenerateAnswer, OpenAiAnswer
 from coresched.lab.worker.asked import Asked, Endpoints
-from coresched.lab.worker.connection import Connection
 from coresched.lab.worker.engine import LiveEngine
 from coresched.lab.worker.fields import Fields, read_body
 from coresched.lab.worker.metrics import metrics_text
 from coresched.lab.worker.refusal import RefusedError, error_body
-from coresched.lab.worker.replying import json_response
 from coresched.listen import TcpAddress, UnixAddress
 
 LABEL_HEADER: Final = "x-smg-routing-key"
@@ -70,7 +66,7 @@ class WorkerEndpoints:
             "owned_by": "coresched",
             "max_model_len": self._engine.memory.largest_request,
         }
-        return json_response({"object": "list", "data": [model]})
+        return _json({"object": "list", "data": [model]})
 
     async def _health(self, http: web.Request) -> web.Response:
         return web.Response()
@@ -89,7 +85,7 @@ class WorkerEndpoints:
         finally:
             # Nothing if the reply is done; else the client has left, and this handler was cancelled.
             self._engine.abort(number)
-        return json_response(
+        return _json(
             answer.whole(),
             headers={
                 FIRST_TOKEN_HEADER: repr(asked.request.first_token_s),
@@ -135,18 +131,28 @@ def _event(chunk: object) -> bytes:
     return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
 
 
+def _json(body: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(
+        body=msgspec.json.encode(body), status=status, headers=headers, content_type="application/json"
+    )
+
+
 @web.middleware
 async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except RefusedError as error:
-        return json_response(error_body(error.status, error.message, error.field, error.code), error.status)
+        return _json(error_body(error.status, error.message, error.field, error.code), error.status)
     except web.HTTPRequestEntityTooLarge:
         message = f"the body must be at most {LARGEST_BODY_BYTES} bytes; send a shorter prompt"
-        return json_response(error_body(413, message), 413)
+        return _json(error_body(413, message), 413)
     except web.HTTPException as error:
         message = f"{request.method} {request.path}: {error.reason}; see docs/worker.md for the endpoints"
-        return json_response(error_body(error.status, message), error.status)
+        return _json(error_body(error.status, message), error.status)
+
+
+def _refuse(status: int, said: str) -> web.Response:
+    return _json(error_body(status, said), status)
 
 
 async def serve(
@@ -169,7 +175,9 @@ async def serve(
         shutdown_timeout=grace_s,
     )
     await runner.setup()
-    server, listening = await _listen(runner, address)
+    connections = runner.server
+    assert connections is not None, "the runner was set up"
+    server, listening = await listen(lambda: Connection(connections, "worker", _refuse), address)
     signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -177,32 +185,10 @@ async def serve(
     announce(listening)
     await signals.get()
     server.close()
-    if isinstance(address, UnixAddress):
-        with suppress(FileNotFoundError):  # Python 3.13 has removed it already
-            os.unlink(address.path)
+    remove_socket(listening)
     stopping = asyncio.create_task(runner.cleanup())
     again = asyncio.create_task(signals.get())
     await asyncio.wait((stopping, again), return_when=asyncio.FIRST_COMPLETED)
     for task in (again, stopping):
         task.cancel()
     await asyncio.gather(again, stopping, return_exceptions=True)
-
-
-async def _listen(
-    runner: web.AppRunner, address: TcpAddress | UnixAddress
-) -> tuple[asyncio.AbstractServer, str]:
-    """A server that accepts connections, and where. Raises InputError if the address cannot be used."""
-    loop = asyncio.get_running_loop()
-    connections = runner.server
-    assert connections is not None, "the runner was set up"
-
-    def connection() -> Connection:
-        return Connection(connections, loop=loop, auto_decompress=False)
-
-    try:
-        if isinstance(address, UnixAddress):
-            return await loop.create_unix_server(connection, address.path), str(address)
-        server = await loop.create_server(connection, address.host, address.port)
-    except OSError as error:
-        raise InputError(f"--listen {address} cannot be used: {error.strerror}") from None
-    return server, str(TcpAddress(address.host, server.sockets[0].getsockname()[1]))
