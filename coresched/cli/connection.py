@@ -26,6 +26,10 @@ def add_credential_options(parser: argparse.ArgumentParser, token: str) -> None:
         metavar="TOKEN",
         help=f"{token}; other users of the machine can read arguments, so better set CORESCHED_TOKEN",
     )
+    add_tls_options(parser)
+
+
+def add_tls_options(parser: "argparse._ActionsContainer") -> None:
     parser.add_argument(
         "--ca", type=Path, metavar="FILE", help="PEM file of the CA of the service's certificate; uses TLS"
     )

@@ -1,4 +1,4 @@
-"""The options that shape simulated runs, shared by `demo` and `simulate`."""
+"""The options that shape runs, shared by `demo`, `simulate` and in part `replay`."""
 
 import argparse
 from pathlib import Path
@@ -51,26 +51,31 @@ def add_run_options(
         metavar="ALPHA",
         help="LBCH bound (default %(default)s)",
     )
-    policy.add_argument(
-        "--band-s",
-        type=number(above=0),
-        default=30.0,
-        metavar="B",
-        help="CAAS arrival band (default %(default)s)",
-    )
-    policy.add_argument(
-        "--bucket-s",
-        type=number(above=0),
-        default=1.0,
-        metavar="D_I",
-        help="CAAS duration bucket (default %(default)s)",
-    )
+    add_caas_options(policy)
     policy.add_argument(
         "--seed",
         type=integer,
         default=0,
         metavar="N",
         help="0 keeps the trace's order; others shuffle it and the hash placement (default %(default)s)",
+    )
+
+
+def add_caas_options(group: "argparse._ArgumentGroup") -> None:
+    """B and D_I of CAAS's key."""
+    group.add_argument(
+        "--band-s",
+        type=number(above=0),
+        default=30.0,
+        metavar="B",
+        help="CAAS arrival band (default %(default)s)",
+    )
+    group.add_argument(
+        "--bucket-s",
+        type=number(above=0),
+        default=1.0,
+        metavar="D_I",
+        help="CAAS duration bucket (default %(default)s)",
     )
 
 

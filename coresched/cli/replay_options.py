@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from coresched.cli.connection import add_tls_options
+from coresched.cli.options import add_caas_options
 from coresched.cli.parser import CommandParser, add_command, count, integer, number
 
 
@@ -132,20 +134,7 @@ def _add_scheduling_options(parser: CommandParser) -> None:
     policy.add_argument(
         "--load-bound", type=number(at_least=1), metavar="ALPHA", help="LBCH bound (default 1.25)"
     )
-    policy.add_argument(
-        "--band-s",
-        type=number(above=0),
-        default=30.0,
-        metavar="B",
-        help="CAAS arrival band (default %(default)g)",
-    )
-    policy.add_argument(
-        "--bucket-s",
-        type=number(above=0),
-        default=1.0,
-        metavar="D_I",
-        help="CAAS duration bucket (default %(default)g)",
-    )
+    add_caas_options(policy)
     policy.add_argument(
         "--service",
         metavar="HOST:PORT|unix:PATH",
@@ -153,12 +142,7 @@ def _add_scheduling_options(parser: CommandParser) -> None:
         "that of CORESCHED_TOKEN",
     )
     policy.add_argument("--batch", metavar="NAME", help="the batch's name there (default: the folder's)")
-    for name, what in (
-        ("ca", "CA of the service's certificate; uses TLS"),
-        ("certificate", "own certificate, where the service asks for one"),
-        ("key", "private key of the own certificate"),
-    ):
-        policy.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"PEM file: {what}")
+    add_tls_options(policy)
 
 
 def _span(text: str) -> tuple[int, int]:
