@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, ClassVar
@@ -44,7 +45,7 @@ def label_of(request: Any) -> str | None:
     return None if waiting is None else waiting.label
 
 
-class Ordering:
+class Ordering(ABC):
     """The order of one scheduler's queue by ``policy``, whose name is ``name``.
 
     With ``by_priority`` the requests' priorities come first, the lowest first if ``lowest_first``.
@@ -100,8 +101,8 @@ class Ordering:
                 self._count(label_of(request))
         return passed
 
-    def counts(self) -> Counts:
-        raise NotImplementedError
+    @abstractmethod
+    def counts(self) -> Counts: ...
 
     def _order(self, waiting_queue: list[Any], running_batch: Any) -> None:
         self._attached.order(waiting_queue, self._enter)

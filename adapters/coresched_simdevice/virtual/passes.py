@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from coresched_sglang.names import ROUTING_PREFIX
 
 from coresched.errors import InputError
 from coresched_simdevice.virtual.engine import VirtualEngine
@@ -53,7 +54,7 @@ class PassRecorder:
     def __init__(self, engine: VirtualEngine, write: Callable[[Pass], object]) -> None:
         scheduler = self._scheduler = engine.scheduler
         policy = scheduler.policy
-        if getattr(policy, "ordering", None) is None:
+        if scheduler.schedule_policy != ROUTING_PREFIX or policy.ordering is None:
             raise InputError(
                 f"schedule_policy is {scheduler.schedule_policy!r}; only routing-prefix's passes are recorded"
             )
