@@ -16,12 +16,23 @@ class Request:
         self.hit: int | None = None
 
 
-class SortingPolicy:
-    """Ascending ``(0, -l, t)`` for labels in the label set and ``(1, 0, t)`` for the others."""
+class LabelSet:
+    """The least-recently-used labels, at most ``label_capacity``."""
 
     def __init__(self, label_capacity: int) -> None:
         self._capacity = label_capacity
         self._labels: OrderedDict[str, None] = OrderedDict()
+
+    def admitted(self, label: str) -> None:
+        labels = self._labels
+        labels[label] = None
+        labels.move_to_end(label)
+        if len(labels) > self._capacity:
+            labels.popitem(last=False)
+
+
+class SortingPolicy(LabelSet):
+    """Ascending ``(0, -l, t)`` for labels in the label set and ``(1, 0, t)`` for the others."""
 
     def order(self, waiting: Iterable[Request], prefix_hit: Callable[[Request], int]) -> list[Request]:
         labels = self._labels
@@ -34,10 +45,3 @@ class SortingPolicy:
             return 0, -request.hit, request.queued_at
 
         return sorted(waiting, key=key)
-
-    def admitted(self, label: str) -> None:
-        labels = self._labels
-        labels[label] = None
-        labels.move_to_end(label)
-        if len(labels) > self._capacity:
-            labels.popitem(last=False)

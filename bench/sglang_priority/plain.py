@@ -4,17 +4,17 @@ As one writes it into a scheduler policy for speed: the attributes are read wher
 nothing is kept but the hit, on the request.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from bench.peers.prefix import LabelSet
 
-class SortedQueue:
+
+class SortedQueue(LabelSet):
     """Ascending ``(0, -l, t)`` for labels in the label set and ``(1, 0, t)`` for the others."""
 
     def __init__(self, label_capacity: int, prefix_hit: Callable[[Any], int]) -> None:
-        self._capacity = label_capacity
-        self._labels: OrderedDict[str, None] = OrderedDict()
+        super().__init__(label_capacity)
         self._prefix_hit = prefix_hit
 
     def order(self, requests: list[Any]) -> None:
@@ -31,10 +31,3 @@ class SortedQueue:
             return 0, -hit, request.time_stats.wait_queue_entry_time
 
         requests.sort(key=key)
-
-    def admitted(self, label: str) -> None:
-        labels = self._labels
-        labels[label] = None
-        labels.move_to_end(label)
-        if len(labels) > self._capacity:
-            labels.popitem(last=False)
