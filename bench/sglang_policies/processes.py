@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from bench import sglang_python
 from bench.sglang_policies.models import write_model
 from bench.sglang_policies.policies import Policy
 from bench.sglang_policies.setups import SetUp
 from coresched.errors import InputError
 
 AT_ONCE = 2
-_ROOT = Path(__file__).parents[2]
 
 Job = dict[str, Any]
 """A `coresched_simdevice.virtual.job.Job` in JSON's types."""
@@ -91,15 +91,8 @@ def sglang_version(python: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Of the processes: this checkout's code first, whatever is installed of it, and the simulated device."""
-    paths = [str(_ROOT), str(_ROOT / "adapters"), os.environ.get("PYTHONPATH", "")]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1",
-        **DEVICE,
-    }
+    """Of the processes: that of SGLang's interpreter, with the simulated device."""
+    return {**sglang_python.environment(), **DEVICE}
 
 
 class Worker:

@@ -7,12 +7,10 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from bench.sglang_python import environment
 from coresched.errors import InputError
-
-_ROOT = Path(__file__).parents[2]
 
 
 class MeasuringFailedError(Exception):
@@ -54,7 +52,7 @@ def measured(python: str, *, is_quick: bool, announce: Callable[[str], None]) ->
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env=_environment(),
+            env=environment(),
         ) as process,
     ):
         assert process.stdout is not None
@@ -73,17 +71,6 @@ def measured(python: str, *, is_quick: bool, announce: Callable[[str], None]) ->
         if process.wait() != 0:
             raise MeasuringFailedError(_last_words(log.fileno()))
     return Measured(engine, rows)
-
-
-def _environment() -> dict[str, str]:
-    """This checkout first, whatever that environment has installed of it."""
-    paths = [str(_ROOT), str(_ROOT / "adapters"), os.environ.get("PYTHONPATH", "")]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1",
-    }
 
 
 def _last_words(log: int) -> str:
