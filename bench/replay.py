@@ -17,7 +17,7 @@ from rich.table import Table
 from bench.chaos.servers import Server
 from bench.machine import Machine, this_machine
 from bench.progress import announce, clear
-from bench.results import heading, today
+from bench.results import heading, print_page, today
 from coresched import __version__
 from coresched.cli.parser import CommandParser, add_command, count, number
 from coresched.cli.terminal import stdout_console
@@ -224,10 +224,4 @@ def print_rows(command: str, machine: Machine, rows: Sequence[Row]) -> None:
             f"{row.late_ms:.1f}",
             f"{row.cpu_ms_per_turn:.1f}",
         )
-    for line in heading(command, machine):
-        console.print(line)
-    console.print()
-    console.print(table)
-    console.print()
-    for note in NOTES:
-        console.print(note)
+    print_page(console, heading(command, machine), table, notes=NOTES)

@@ -1,11 +1,12 @@
 """A benchmark's results, as JSON and as a table."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from itertools import groupby
 
+from rich.console import Console
 from rich.table import Table
 
 from bench.machine import Machine
@@ -91,25 +92,41 @@ def print_report(
         table.add_column(name, justify="right", no_wrap=True)
 
     def add(case: str, n: str, subject: str, spread: Spread, ratio: str, style: str = "") -> None:
-        text = text_of(spread)
-        if console.options.ascii_only:
-            text = text.replace("µ", "u")
-        table.add_row(case, n, subject, text, f"{spread.relative_iqr:.0%}", ratio, style=style)
+        table.add_row(
+            case,
+            n,
+            subject,
+            encodable(text_of(spread), console),
+            f"{spread.relative_iqr:.0%}",
+            ratio,
+            style=style,
+        )
 
     for (case, n), rows in groupby(report.rows, key=lambda row: (row.case, row.n)):
         for place, row in enumerate(rows):
             if place == 0:
                 add(case, f"{n:,}", "coresched", row.ours, "", style="bold")
             add("", "", row.peer, row.theirs, ratio_text(row.ratio))
-    for line in heading(report.command, report.machine):
-        console.print(line)
-    console.print()
-    console.print(table)
-    console.print()
-    for note in notes:
-        console.print(note)
+    print_page(console, heading(report.command, report.machine), table, notes=notes)
     if missing := absent():
         console.print(f"Left out, not installed: {', '.join(missing)} (pip install 'coresched[bench]').")
+
+
+def print_page(console: Console, lines: Iterable[str], *tables: Table, notes: Iterable[str]) -> None:
+    """The lines of a report, its tables and what the numbers mean, a blank line after each but the last."""
+    for line in lines:
+        console.print(line)
+    console.print()
+    for table in tables:
+        console.print(table)
+        console.print()
+    for note in notes:
+        console.print(note)
+
+
+def encodable(text: str, console: Console) -> str:
+    """A time as `time_text` gives it, for a terminal that may have ASCII only."""
+    return text.replace("µ", "u") if console.options.ascii_only else text
 
 
 def heading(command: str, machine: Machine) -> list[str]:

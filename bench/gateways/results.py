@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.machine import Machine
-from bench.results import heading, three_digits, time_text, today
+from bench.results import encodable, heading, print_page, three_digits, time_text, today
 from bench.spread import Spread, spread_of
 from coresched import __version__
 from coresched.cli.terminal import stdout_console
@@ -99,15 +99,13 @@ def as_json(report: Report) -> str:
 def print_report(report: Report) -> None:
     """Machine and command, what requests cost, where they went, and what the numbers mean."""
     console = stdout_console()
-    for line in heading(report.command, report.machine):
-        console.print(line)
-    console.print()
-    console.print(_costs([row for row in report.rows if row.case != PLACEMENT], console))
-    console.print()
-    console.print(_placements([row for row in report.rows if row.case == PLACEMENT]))
-    console.print()
-    for note in NOTES:
-        console.print(note)
+    print_page(
+        console,
+        heading(report.command, report.machine),
+        _costs([row for row in report.rows if row.case != PLACEMENT], console),
+        _placements([row for row in report.rows if row.case == PLACEMENT]),
+        notes=NOTES,
+    )
     if report.absent:
         console.print(f"Left out: {', '.join(report.absent)} (--install-peers installs them).")
 
@@ -126,8 +124,7 @@ def _costs(rows: Sequence[Row], console: Console) -> Table:
     table = _table("case", "n", "subject", "req/s", "p50", "p99", "CPU us", "IQR", "MiB")
 
     def seconds(spread: Spread) -> str:
-        text = time_text(spread.median)
-        return text.replace("µ", "u") if console.options.ascii_only else text
+        return encodable(time_text(spread.median), console)
 
     for (case, n), found in groupby(rows, key=lambda row: (row.case, row.n)):
         for place, row in enumerate(found):

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from rich.table import Table
 
-from bench.results import Report, heading, ratio_text, time_text, today
+from bench.results import Report, encodable, heading, print_page, ratio_text, time_text, today
 from bench.serving.turns import Turns
 from bench.spread import Spread
 from coresched import __version__
@@ -91,8 +91,7 @@ def print_report(found: ServiceReport) -> None:
         table.add_column(name, justify="right", no_wrap=True)
 
     def shown(spread: Spread) -> str:
-        text = time_text(spread.median)
-        return text.replace("µ", "u") if console.options.ascii_only else text
+        return encodable(time_text(spread.median), console)
 
     def add(case: str, n: str, subject: str, turns: Turns, ratio: str = "", style: str = "") -> None:
         rate, iqr = f"{1 / turns.call.median:,.0f}", f"{turns.cpu.relative_iqr:.0%}"
@@ -105,10 +104,4 @@ def print_report(found: ServiceReport) -> None:
     for row in found.rows:
         add(row.case, f"{row.n}", "coresched", row.ours, ratio_text(row.ratio.median), "bold")
         add("", "", "echo", row.echo)
-    for line in heading(found.report.command, found.report.machine):
-        console.print(line)
-    console.print()
-    console.print(table)
-    console.print()
-    for note in NOTES:
-        console.print(note)
+    print_page(console, heading(found.report.command, found.report.machine), table, notes=NOTES)

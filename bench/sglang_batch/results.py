@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from bench.machine import Machine
-from bench.results import heading, today
+from bench.results import heading, print_page, today
 from bench.sglang_batch.runs import Comparison, Run
 from bench.sglang_batch.setups import SETUPS
 from coresched import __version__
@@ -45,22 +45,18 @@ def print_runs(
         for run, (name, *rest) in zip(of_round, rows, strict=True):
             busy = run.engines_cpu_s / run.wall_s / machine.cores
             table.add_row(name, str(run.sample_concurrency), *rest, f"{busy:.0%}")
-    for line in heading(command, machine):
-        console.print(line)
-    console.print(
-        f"SGLang {sglang}, two servers on a simulated device {comparison.speed:g}x as fast as it is"
-    )
     turns = sum(len(one.turns) for one in comparison.workload)
-    console.print(
+    lines = (
+        *heading(command, machine),
+        f"SGLang {sglang}, two servers on a simulated device {comparison.speed:g}x as fast as it is",
         f"{len(comparison.workload)} trajectories, {turns:,} turns, C_A = {comparison.made.label_capacity}, "
-        f"C_E = {comparison.environment_concurrency}"
+        f"C_E = {comparison.environment_concurrency}",
     )
-    console.print()
-    console.print(table)
-    console.print()
-    for setup in SETUPS:
-        console.print(f"{setup.name}: {setup.adds}")
-    console.print("CPU: of the servers, as a share of the machine while the run went on.")
+    notes = (
+        *(f"{setup.name}: {setup.adds}" for setup in SETUPS),
+        "CPU: of the servers, as a share of the machine while the run went on.",
+    )
+    print_page(console, lines, table, notes=notes)
 
 
 def as_json(command: str, machine: Machine, sglang: str, comparison: Comparison, runs: Sequence[Run]) -> str:

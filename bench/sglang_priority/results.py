@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from bench.machine import Machine
-from bench.results import heading, ratio_text, three_digits, time_text, today
+from bench.results import encodable, heading, print_page, ratio_text, three_digits, time_text, today
 from bench.sglang_priority.names import COMPARED, NEW, OURS
 from bench.sglang_priority.process import Measured
 from bench.spread import Spread, spread_of
@@ -87,24 +87,18 @@ def print_report(report: Report) -> None:
     for waiting, rows in groupby(report.rows, key=lambda row: row.waiting):
         found = list(rows)
         for place, row in enumerate(found):
-            text = time_text(row.one_pass.median)
             ratio = ratio_of(row, found)
             table.add_row(
                 f"{waiting:,}" if place == 0 else "",
                 row.policy,
-                text.replace("µ", "u") if console.options.ascii_only else text,
+                encodable(time_text(row.one_pass.median), console),
                 f"{row.one_pass.relative_iqr:.0%}",
                 three_digits(row.each_s * 1e9),
                 "" if ratio is None else ratio_text(ratio),
                 style="bold" if row.policy in OURS else "",
             )
-    for line in (*heading(report.command, report.machine), *engine_text(report.engine)):
-        console.print(line)
-    console.print()
-    console.print(table)
-    console.print()
-    for note in NOTES:
-        console.print(note)
+    lines = (*heading(report.command, report.machine), *engine_text(report.engine))
+    print_page(console, lines, table, notes=NOTES)
 
 
 def ratio_of(row: Row, rows: Sequence[Row]) -> float | None:
