@@ -130,6 +130,8 @@ def _plain(batch: "pb.BatchProgress") -> dict[str, Any]:
 
 
 def _table(batches: "list[pb.BatchProgress]") -> Table:
+    from coresched.top.frame import printable_name  # loads gRPC
+
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column("batch", overflow="fold")
     for name in ("processes", "samples", "ended", "elapsed"):
@@ -139,9 +141,8 @@ def _table(batches: "list[pb.BatchProgress]") -> Table:
         state = "" if batch.sessions else "kept open"
         if batch.HasField("abandoned_s"):
             state = f"abandoned for {_time(batch.abandoned_s)}"
-        name = "".join(character if character.isprintable() else "?" for character in batch.batch)
         table.add_row(
-            Text(name),
+            Text(printable_name(batch.batch, plain=False)),
             f"{batch.sessions:,}",
             f"{batch.samples:,}",
             f"{batch.finished + batch.withdrawn:,}",

@@ -97,7 +97,7 @@ def _batch(batch: pb.BatchProgress, plain: bool) -> Iterator[RenderableType]:
     makespan = f"makespan {_time(batch.makespan_s)}  " if batch.HasField("makespan_s") else ""
     closed = "closed  " if batch.closed else ""
     so_far = f"{closed}{ended:,}/{batch.samples:,} ended, {share}  {makespan}elapsed {_time(batch.elapsed_s)}"
-    title.add_row(Text(_printable(batch.batch, plain), style="bold"), Text(so_far))
+    title.add_row(Text(printable_name(batch.batch, plain), style="bold"), Text(so_far))
     yield title
     parts = _parts(batch, plain)
     yield Bar(parts)
@@ -173,7 +173,7 @@ def _workers(
         word, style = _STATES.get(worker.state, ("unknown", "red"))
         load = Part("", worker.in_flight, "#" if plain else "█", "cyan")
         table.add_row(
-            Text(_printable(worker.worker, plain)),
+            Text(printable_name(worker.worker, plain)),
             Text(word, style=style),
             f"{worker.in_flight:,}",
             Bar([load, Part("", most - worker.in_flight, " ", "")]),
@@ -207,7 +207,7 @@ def _time(seconds: float) -> str:
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
-def _printable(name: str, plain: bool) -> str:
+def printable_name(name: str, plain: bool) -> str:
     """A name that cannot move the cursor or colour the rest."""
     name = "".join(character if character.isprintable() else "?" for character in name)
     return name.encode("ascii", "replace").decode() if plain else name
