@@ -79,6 +79,7 @@ def serving(
 ) -> Iterator[Server]:
     """A server for the config.json or folder ``model`` while the block runs; all its processes end with it.
 
+    They end with this thread too, on Linux even where that is killed.
     ``device`` has the variables of `configuration`, which errors name as ``called`` does; ``flags`` are
     SGLang's. Its log goes to the file ``log``, else to stderr. At the end it has ``grace_s`` seconds to stop.
     Raises InputError, before anything is started, for what cannot be used, and ServerEnded if the server ends
@@ -99,7 +100,8 @@ def serving(
         if not has_tokenizer(folder):
             folder = Path(scratch) / (config.resolve().parent.name or "model")
             write_model_directory(config, folder)
-        command = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(folder), *all_flags]
+        server = (sys.executable, "-m", "coresched_simdevice.server", str(os.getpid()))
+        command = [*server, "--model-path", str(folder), *all_flags]
         with _started(command, {**os.environ, **device}, log, grace_s) as process:
             _wait_until_healthy(process, url, log, start_timeout_s)
             yield Server(process, url, _pools(url), log)

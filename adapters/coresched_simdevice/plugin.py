@@ -1,6 +1,7 @@
 """SGLang's entry point for plugins (`sglang.srt.plugins`)."""
 
 from coresched_simdevice.configuration import on_or_stop, stop
+from coresched_simdevice.lifetime import end_if_orphaned
 
 
 def register() -> None:
@@ -10,6 +11,7 @@ def register() -> None:
     """
     if not on_or_stop():
         return
+    end_if_orphaned()
     import sglang
     import torch
 

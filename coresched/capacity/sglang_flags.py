@@ -12,6 +12,9 @@ STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
 LARGEST_RATIO: Final = 1e9
 """Far above any sensible ratio, and low enough that memory times ratio stays a finite double."""
 
+TRACK_INTERVAL: Final = 256
+"""The engine's default of --mamba-track-interval."""
+
 SPECULATIVE_MAX_RUNNING: Final = 48
 """What the engine takes for --max-running-requests when speculation is on and nothing is given."""
 
@@ -45,7 +48,8 @@ class SglangFlags:
     speculation; ReplaySSM, unified memory and int8 checkpoints are not covered. ``max_mamba_cache_size`` and
     ``max_running_requests`` are of the whole engine, which divides them by ``attn_dp_size``. ``pp_size``
     above 1 turns overlap scheduling off, as the engine does. ``context_length`` (tokens; the model's own when
-    the flag is not given) is needed only when ``max_running_requests`` is not set.
+    the flag is not given) is needed only when ``max_running_requests`` is not set. ``mamba_track_interval``
+    is how many tokens of a reply lie between two saved states.
     Raises InputError naming the field, the value and the fix.
     """
 
@@ -56,6 +60,7 @@ class SglangFlags:
     max_running_requests: int | None = None
     max_total_tokens: int | None = None
     mamba_radix_cache_strategy: Strategy = "extra_buffer"
+    mamba_track_interval: int = TRACK_INTERVAL
     disable_overlap_schedule: bool = False
     disable_radix_cache: bool = False
     skip_decode_lock: bool = False
@@ -65,7 +70,7 @@ class SglangFlags:
     dcp_size: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("page_size", "attn_dp_size", "pp_size", "dcp_size"):
+        for name in ("page_size", "mamba_track_interval", "attn_dp_size", "pp_size", "dcp_size"):
             checked_count(getattr(self, name), name)
         for name in (
             "context_length",
@@ -136,6 +141,8 @@ class SglangFlags:
             arguments += ["--mamba-full-memory-ratio", repr(self.mamba_full_memory_ratio)]
         if hybrid and not self.disable_radix_cache:
             arguments += ["--mamba-radix-cache-strategy", self.mamba_radix_cache_strategy]
+            if self.mamba_track_interval != TRACK_INTERVAL:
+                arguments += ["--mamba-track-interval", str(self.mamba_track_interval)]
         optional = [
             "max_running_requests",
             "max_total_tokens",

@@ -88,6 +88,8 @@ def solve_pools(flags: SglangFlags, memory_bytes: float, kv_bytes: int, state_by
     memory = checked_positive(memory_bytes, "memory_bytes", LARGEST_MEMORY)
     checked_count(kv_bytes, "kv_bytes")
     checked_count(state_bytes, "state_bytes", 0)
+    if state_bytes:
+        _check_pages(flags)
     reserve = slots_per_request(flags) if state_bytes else 0
     states = _solve_states(flags, memory, state_bytes) if state_bytes else _StatePool(0, 0, 0)
     # Two subtractions in this order: the engine's roundings, should memory_bytes have a fraction.
@@ -120,6 +122,17 @@ def solve_pools(flags: SglangFlags, memory_bytes: float, kv_bytes: int, state_by
         kv_pool_bytes=rows * kv_bytes,
         memory_left_bytes=available - rows * kv_bytes,
     )
+
+
+def _check_pages(flags: SglangFlags) -> None:
+    """The engine asserts this for hybrid models, whose states it saves between pages only."""
+    buffered = not flags.disable_radix_cache and flags.mamba_radix_cache_strategy != "no_buffer"
+    if buffered and flags.mamba_track_interval % flags.page_size:
+        raise InputError(
+            f"page_size is {flags.page_size}; the engine starts only where mamba_track_interval, "
+            f"{flags.mamba_track_interval}, is a multiple of it; use a page_size that divides "
+            f"{flags.mamba_track_interval}"
+        )
 
 
 def _whole_pages(tokens: int, flags: SglangFlags) -> int:

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -85,11 +85,15 @@ class Command:
                 process.terminate()  # which ends its server too
 
     def pids(self) -> list[int]:
-        deadline = time.monotonic() + 60
-        while not self.facts.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(self.facts.exists)
         return list(json.loads(self.facts.read_text())["pids"])
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def gone(pid: int) -> bool:
@@ -139,6 +143,19 @@ def test_stopped_before_it_is_healthy_nothing_is_left(command: Command) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
     assert all(map(gone, pids))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel must know of parents that die")
+@pytest.mark.parametrize("mode", ["hangs", "serves"])
+def test_killed_it_takes_the_server_with_it(command: Command, mode: str) -> None:
+    with command.started(mode) as process:
+        server, child = command.pids()  # the child is the stand-in's to end
+        process.kill()
+        process.wait()
+        try:
+            wait_until(lambda: gone(server))
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 def test_a_server_that_dies_gives_its_exit_code_and_last_lines(command: Command) -> None:

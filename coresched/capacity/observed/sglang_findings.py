@@ -8,7 +8,7 @@ from coresched.capacity.observed.pools import ObservedPools
 from coresched.capacity.observed.priced import Priced
 from coresched.capacity.observed.sglang_report import SKIP_DECODE_LOCK
 from coresched.capacity.sglang import SglangFlags, slots_per_request, solve_pools
-from coresched.capacity.sglang_flags import STRATEGIES, Strategy
+from coresched.capacity.sglang_flags import STRATEGIES, TRACK_INTERVAL, Strategy
 from coresched.capacity.sglang_pools import FEWEST_ESTIMATED
 from coresched.errors import InputError
 
@@ -76,6 +76,7 @@ def _flags(observed: ObservedPools, priced: Priced | None) -> SglangFlags | Inpu
             max_total_tokens=observed.count("max_total_tokens"),
             # The checks on a strategy are the engine's own for hybrid models only.
             mamba_radix_cache_strategy=cast(Strategy, strategy if hybrid else "extra_buffer"),
+            mamba_track_interval=observed.count("mamba_track_interval") or TRACK_INTERVAL,
             disable_overlap_schedule=observed.switch("disable_overlap_schedule"),
             disable_radix_cache=observed.switch("disable_radix_cache"),
             skip_decode_lock=observed.switch(SKIP_DECODE_LOCK),

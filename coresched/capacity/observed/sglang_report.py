@@ -41,6 +41,7 @@ FLAGS = (
     "mamba_max_states_per_path",
     "mamba_full_memory_ratio",
     "mamba_radix_cache_strategy",
+    "mamba_track_interval",
     "enable_int8_mamba_checkpoint",
     "enable_linear_replayssm",
     "enable_linear_replayssm_spec",

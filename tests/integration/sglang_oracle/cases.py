@@ -38,7 +38,7 @@ def _either(rng: Random, usual: tuple[int, ...], unusual: int) -> int:
 
 def _random_flags(rng: Random, *, hybrid: bool) -> dict[str, Any]:
     strategy: Strategy = rng.choice(STRATEGIES) if hybrid else "extra_buffer"
-    page = rng.choice((1, 1, 1, 7, 16, 32, 64, 128, 256))
+    page = rng.choice((1, 1, 1, 8, 16, 32, 64, 128, 256))
     serial = rng.random() < 0.3
     if strategy == "no_buffer" and rng.random() < 0.9:
         page, serial = 1, True  # the rest is refused, by the engine too

@@ -230,6 +230,7 @@ def test_refusals_name_the_field_the_value_and_the_fix() -> None:
     assert "memory_fraction is given beside pool_memory" in refused(memory_fraction=0.5)
     assert "weights is not given" in refused(pool_memory=None, gpu_memory="96GiB")
     assert "page_size is 16; vLLM's" in refused(engine="vllm", page_size=16)
+    assert "page_size is 48; the engine starts only where mamba_track_interval, 256," in refused(page_size=48)
     assert "leaves nothing for the pools" in refused(pool_memory=None, gpu_memory="40GiB", weights="39GiB")
     assert "memory_fraction is 1.5" in refused(
         pool_memory=None, gpu_memory="40GiB", weights="9GiB", memory_fraction=1.5

@@ -70,6 +70,7 @@ def test_one_slot_in_five_is_reserved_but_never_reached() -> None:
             {"speculative_num_draft_tokens": 10**400},
             "speculative_num_draft_tokens must be at most 2**63 - 1, got an int of 1329 bits",
         ),
+        ({"mamba_track_interval": 0}, "mamba_track_interval must be at least 1, got 0"),
         ({"attn_dp_size": 0}, "attn_dp_size must be at least 1, got 0"),
         ({"pp_size": None}, "pp_size must be an int, got None of type NoneType"),
         ({"dcp_size": 0}, "dcp_size must be at least 1, got 0"),
@@ -147,6 +148,14 @@ def test_command_line_of_a_hybrid_and_of_a_dense_model() -> None:
     assert flags.command_line(hybrid=True) == (*shared, *state, *limits, *rest)
     assert flags.command_line(hybrid=False) == (*shared, *limits, *rest)
     assert flags.environment() == {"SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK": "1"}
+
+
+def test_command_line_names_an_interval_of_its_own() -> None:
+    flags = SglangFlags(mamba_track_interval=512)
+    words = flags.command_line(hybrid=True)
+    assert words[words.index("--mamba-track-interval") + 1] == "512"
+    for defaults in (flags.command_line(hybrid=False), SglangFlags().command_line(hybrid=True)):
+        assert "--mamba-track-interval" not in defaults
 
 
 def test_command_line_names_the_ratio_only_where_it_counts() -> None:

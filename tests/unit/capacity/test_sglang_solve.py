@@ -45,6 +45,13 @@ def test_whole_pages_only() -> None:
     assert pools.memory_left_bytes == 80
 
 
+def test_pages_divide_the_interval_of_saved_states_where_states_are_saved() -> None:
+    paged = replace(FLAGS, page_size=48)
+    for flags in (replace(paged, mamba_track_interval=96), replace(paged, disable_radix_cache=True)):
+        assert solve(flags).kv_tokens % 48 == 0
+    assert solve(paged, state=0).kv_tokens == 9_984  # a dense model's
+
+
 def test_explicit_slots_make_the_ratio_void() -> None:
     for ratio in (0.1, 0.9, 3.0):
         pools = solve(replace(FLAGS, max_mamba_cache_size=30, mamba_full_memory_ratio=ratio))
@@ -189,6 +196,18 @@ def test_an_empty_ratio_is_0_9_and_starves_kv() -> None:
             {"max_total_tokens": 63, "page_size": 64},
             {},
             "max_total_tokens is 63, less than a page of 64; raise it",
+        ),
+        (
+            {"page_size": 48},
+            {},
+            "page_size is 48; the engine starts only where mamba_track_interval, 256, is a multiple of it; "
+            "use a page_size that divides 256",
+        ),
+        (
+            {"page_size": 64, "mamba_track_interval": 96},
+            {},
+            "page_size is 64; the engine starts only where mamba_track_interval, 96, is a multiple of it; "
+            "use a page_size that divides 96",
         ),
         (
             {"max_mamba_cache_size": 98},
