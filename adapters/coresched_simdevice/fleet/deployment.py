@@ -135,7 +135,8 @@ def _booted(
             engine = processes.boot(f"worker {number} (SGLang)", server_args, environment)
             stack.callback(engine.end)
             engines.append(engine)
-        yield engines, [engine.receive(Ready) for engine in engines][0]
+        ready = [engine.receive(Ready) for engine in engines]
+        yield engines, ready[0]
 
 
 def worker_model(ready: Ready, times: StepTimes, name: str, *, mixed: bool = False) -> WorkerModel:

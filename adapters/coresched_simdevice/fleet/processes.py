@@ -104,8 +104,12 @@ class Engine:
         if isinstance(answer, Refused):
             raise InputError(answer.reason)
         if isinstance(answer, Failed):
-            raise self._template.error(f"{self.name} failed: {answer.reason}")
-        raise self._template.error(f"{self.name} {ended(self._template.reap(self.pid))}")
+            raise self.error(f"failed: {answer.reason}")
+        raise self.error(ended(self._template.reap(self.pid)))
+
+    def error(self, what: str) -> ProcessEndedError:
+        """That the engine ``what``, with the end of the log."""
+        return self._template.error(f"{self.name} {what}")
 
     def end(self) -> None:
         """End it, whatever it does."""

@@ -78,9 +78,9 @@ class EngineWorkers:
         turn = self._workload.first_turn[sample] + number
         reply, asked = array("q", ended.output), self._workload.output_tokens[turn]
         if ended.aborted is not None or len(reply) != asked or ended.first_token_s is None:
-            raise RuntimeError(
-                f"{engine.name} ended turn {number} of {self._batch[sample].id!r} after {len(reply)} of {asked} "
-                f"tokens: {ended.aborted or 'no reason given'}"
+            raise engine.error(
+                f"ended turn {number} of {self._batch[sample].id!r} after {len(reply)} of "
+                f"{asked} tokens: {ended.aborted or 'no reason given'}"
             )
         conversation = self._conversations[sample]
         conversation.answered(reply)
@@ -103,7 +103,7 @@ def _require_room(ready: Ready, batch: Sequence[Trajectory], workload: Workload)
             prompt, output = workload.prompt_tokens[turn], workload.output_tokens[turn]
             if prompt > ready.longest_prompt or prompt + output > ready.longest_request:
                 raise InputError(
-                    f"trajectory {trajectory.id!r}: turns[{turn - first}] has {prompt} prompt and {output} output "
-                    f"tokens, more than the {ready.longest_request} that one request may have in SGLang; raise "
-                    "--context-length or --memory"
+                    f"trajectory {trajectory.id!r}: turns[{turn - first}] has {prompt} prompt and {output} "
+                    f"output tokens, more than the {ready.longest_request} that one request may have in "
+                    "SGLang; raise --context-length or --memory"
                 )
