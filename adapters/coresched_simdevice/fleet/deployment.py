@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +130,18 @@ def _booted(
 ) -> Iterator[tuple[list[Engine], Ready]]:
     """Engines that have booted, and what each of them has."""
     engines: list[Engine] = []
-    with ExitStack() as stack:
+    try:
         for number in range(count):
-            engine = processes.boot(f"worker {number} (SGLang)", server_args, environment)
-            stack.callback(engine.end)
-            engines.append(engine)
+            engines.append(processes.boot(f"worker {number} (SGLang)", server_args, environment))
         ready = [engine.receive(Ready) for engine in engines]
         yield engines, ready[0]
+    except BaseException:
+        # The template may be in the middle of an answer, so it is not asked whether they have ended.
+        for engine in engines:
+            engine.kill()
+        raise
+    for engine in engines:
+        engine.end()
 
 
 def worker_model(ready: Ready, times: StepTimes, name: str, *, mixed: bool = False) -> WorkerModel:

@@ -64,8 +64,10 @@ class Template:
 
     def error(self, message: str) -> ProcessEndedError:
         """With the end of the log."""
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - LAST_BYTES))
-        lines = self._log.read().decode(errors="replace").splitlines()
+        # Without seeking: those who write to it share the position.
+        log = self._log.fileno()
+        text = os.pread(log, LAST_BYTES, max(0, os.fstat(log).st_size - LAST_BYTES))
+        lines = text.decode(errors="replace").splitlines()
         return ProcessEndedError(message, [one_line(line) for line in lines if line.strip()][-LAST_LINES:])
 
     def _ask(self, message: AnyMessage, kind: type[Answer], fd: int | None = None) -> Answer:
@@ -77,6 +79,7 @@ class Template:
             raise InputError(answer.reason)
         if isinstance(answer, Failed):
             raise self.error(f"SGLang could not be loaded: {answer.reason}")
+        assert answer is None, f"{type(answer).__name__} is no answer to {type(message).__name__}"
         raise self.error(f"the process that loads SGLang {ended(self._process.wait())}")
 
 
@@ -88,6 +91,7 @@ class Engine:
         self.pid = pid
         self._channel = channel
         self._template = template
+        self._code: int | None = None
 
     def send(self, message: AnyMessage) -> None:
         self._channel.send(message)
@@ -105,18 +109,28 @@ class Engine:
             raise InputError(answer.reason)
         if isinstance(answer, Failed):
             raise self.error(f"failed: {answer.reason}")
-        raise self.error(ended(self._template.reap(self.pid)))
+        raise self.error(ended(self._reaped()))
 
     def error(self, what: str) -> ProcessEndedError:
         """That the engine ``what``, with the end of the log."""
         return self._template.error(f"{self.name} {what}")
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """End it, whatever it does."""
         self._channel.close()
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        self._template.reap(self.pid)
+        if self._code is None:  # its id is its own until it is reaped
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """The same, and wait until it has ended."""
+        self.kill()
+        self._reaped()
+
+    def _reaped(self) -> int:
+        if self._code is None:
+            self._code = self._template.reap(self.pid)
+        return self._code
 
 
 @contextmanager
