@@ -51,6 +51,10 @@ def run_comparison(
         model, engine = load_worker_model(args.worker_model or args.default_worker_model), None
     else:
         model, engine = engines.model, Engine(engines.policy, engines.has_states)
+        if args.state_ratio is not None and not engines.has_states:
+            raise InputError(
+                f"--state-ratio is {args.state_ratio:g}; this model has no recurrent states, so leave it out"
+            )
     rungs = mechanism_ladder(trajectories, model, choices_of(args), engine)
     if chosen := getattr(args, "runs", None):
         rungs = _chosen(rungs, chosen)

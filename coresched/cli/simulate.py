@@ -28,10 +28,10 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         commands,
         "simulate",
         summary="compare scheduling mechanisms on your own trajectories",
-        description="Run recorded trajectories in virtual time: first under the usual defaults, then with\n"
-        "one scheduling mechanism added after another. With --worker sglang the scheduler and the\n"
-        "caches of every worker are those of the installed SGLang, each in a process of its own,\n"
-        "with a device that is simulated; its flags go behind --.",
+        description="Run recorded trajectories in virtual time: first under the usual defaults, then\n"
+        "with one scheduling mechanism added after another. With --worker sglang the\n"
+        "scheduler and the caches of every worker are those of the installed SGLang, each\n"
+        "in a process of its own with a simulated device; SGLang's flags go behind --.",
         example="coresched simulate traces.jsonl --workers 2 --environment-concurrency 3\n"
         "  coresched simulate traces.jsonl --worker sglang --model-config config.json \\\n"
         "    --memory 80GiB --weights 50GiB -- --context-length 65536",
