@@ -142,10 +142,8 @@ def server_url(flags: Sequence[str]) -> str:
     return f"http://{reached}:{port}"
 
 
-@contextmanager
-def _started(
-    command: Sequence[str], environ: Mapping[str, str], log: Path | None, grace_s: float
-) -> "Iterator[subprocess.Popen[bytes]]":
+def on_device(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of SGLang's processes on the simulated device whose variables ``environ`` has."""
     environment = {
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
@@ -155,6 +153,14 @@ def _started(
     }
     # Asks for kernels for CPUs, which a forward that is not computed has no use for.
     environment.pop("SGLANG_USE_CPU_ENGINE", None)
+    return environment
+
+
+@contextmanager
+def _started(
+    command: Sequence[str], environ: Mapping[str, str], log: Path | None, grace_s: float
+) -> "Iterator[subprocess.Popen[bytes]]":
+    environment = on_device(environ)
     try:
         output = log.open("wb") if log is not None else None
     except OSError as problem:

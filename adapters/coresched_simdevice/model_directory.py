@@ -59,10 +59,7 @@ def write_model_directory(config: Path, folder: Path) -> None:
                 f"--model-config {one_line(str(config))}: vocab_size is {shown(size)}, below the {needed} "
                 "tokens of one for bytes; give a folder that has a tokenizer too"
             )
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_bytes(text)
-    for source in config.parent.glob("*.py"):  # a configuration class that is not SGLang's own
-        (folder / source.name).write_bytes(source.read_bytes())
+    write_config_directory(config, folder)
     (folder / "tokenizer.json").write_text(json.dumps(_byte_tokenizer()))
     (folder / "tokenizer_config.json").write_text(
         json.dumps(
@@ -74,6 +71,14 @@ def write_model_directory(config: Path, folder: Path) -> None:
             }
         )
     )
+
+
+def write_config_directory(config: Path, folder: Path) -> None:
+    """Fill ``folder`` with the config and what it needs to be read; no tokenizer."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_bytes(config.read_bytes())
+    for source in config.parent.glob("*.py"):  # a configuration class that is not SGLang's own
+        (folder / source.name).write_bytes(source.read_bytes())
 
 
 def _vocabulary(config: dict[str, Any]) -> list[int]:

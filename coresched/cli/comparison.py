@@ -3,6 +3,8 @@
 import argparse
 import json
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -10,25 +12,52 @@ from rich.table import Table
 
 from coresched.cli.options import choices_of
 from coresched.cli.terminal import stdout_console
+from coresched.errors import InputError
 from coresched.files import require_writable, write_whole
-from coresched.lab.comparison import COLUMNS, Comparison, as_json, compare, table_rows
-from coresched.lab.ladder import mechanism_ladder
+from coresched.lab.comparison import (
+    COLUMNS,
+    TURN_COLUMNS,
+    Comparison,
+    as_json,
+    compare,
+    table_rows,
+    turn_rows,
+)
+from coresched.lab.ladder import Engine, Rung, mechanism_ladder
 from coresched.lab.report.page import comparison_page
 from coresched.lab.simulator.model import load_worker_model
 from coresched.trajectory.schema import Trajectory
+
+if TYPE_CHECKING:
+    from coresched_simdevice.fleet.deployment import EngineDeployment
 
 TABLE_WIDTH = 78
 
 
 def run_comparison(
-    args: argparse.Namespace, trajectories: Sequence[Trajectory], *, title: str, workload: str
+    args: argparse.Namespace,
+    trajectories: Sequence[Trajectory],
+    *,
+    title: str,
+    workload: str,
+    engines: "EngineDeployment | None" = None,
 ) -> int:
-    """Simulate the ladder of ``args``; write the report, whole or not at all; print table or JSON."""
-    model = load_worker_model(args.worker_model)
-    report = args.report or (None if args.json else args.default_report)
-    if report is not None:
-        require_writable(report, "--report", getattr(args, "traces", ()))
-    rungs = mechanism_ladder(trajectories, model, choices_of(args))
+    """Simulate the ladder of ``args``; write the report, whole or not at all; print table or JSON.
+
+    Workers are those of --worker-model, or ``engines``.
+    """
+    report = report_of(args)
+    if engines is None:
+        model, engine = load_worker_model(args.worker_model or args.default_worker_model), None
+    else:
+        model, engine = engines.model, Engine(engines.policy, engines.has_states)
+        if args.state_ratio is not None and not engines.has_states:
+            raise InputError(
+                f"--state-ratio is {args.state_ratio:g}; this model has no recurrent states, so leave it out"
+            )
+    rungs = mechanism_ladder(trajectories, model, choices_of(args), engine)
+    if chosen := getattr(args, "runs", None):
+        rungs = _chosen(rungs, chosen)
     errors = Console(stderr=True)
     with _progress(errors) as bar:
         task = bar.add_task("", total=len(rungs) * len(trajectories), name="starting")
@@ -45,6 +74,8 @@ def run_comparison(
             workload=workload,
             absent_environment_s=getattr(args, "absent_environment_s", None),
             progress=progress,
+            deployment=engines,
+            has_states=engines is None or engines.has_states,
         )
     if report is not None:
         write_whole(report, comparison_page(comparison), "--report")
@@ -54,6 +85,21 @@ def run_comparison(
         print_comparison(comparison, stdout_console())
         print(f"\nreport: {report}")
     return 0
+
+
+def report_of(args: argparse.Namespace) -> Path | None:
+    """Where the report goes. Raises InputError if it cannot be written there."""
+    report: Path | None = args.report or (None if args.json else args.default_report)
+    if report is not None:
+        require_writable(report, "--report", getattr(args, "traces", ()))
+    return report
+
+
+def _chosen(rungs: Sequence[Rung], names: Sequence[str]) -> list[Rung]:
+    found = {rung.settings.name: rung for rung in rungs}
+    if unknown := [name for name in names if name not in found]:
+        raise InputError(f"--runs has {unknown[0]!r}; the runs are {', '.join(found)}")
+    return [rung for name, rung in found.items() if name in names]
 
 
 def _progress(console: Console) -> Progress:
@@ -83,6 +129,9 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     # In a narrower window lines wrap, but no number is cut short.
     console.print(table, width=max(TABLE_WIDTH, console.width), crop=False)
     console.print()
+    if rows := turn_rows(comparison):
+        console.print(_turn_table(rows), width=max(TABLE_WIDTH, console.width), crop=False)
+        console.print()
     adds = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
     adds.add_column(no_wrap=True)
     adds.add_column()
@@ -93,3 +142,13 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     console.print(
         f"{comparison.verdict} Simulated time on worker model {comparison.model.name}.", highlight=False
     )
+
+
+def _turn_table(rows: Sequence[Sequence[str]]) -> Table:
+    """What the workers tell of their turns beyond the first of each sample, and of their load."""
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    for name in TURN_COLUMNS:
+        table.add_column(name.replace(" ", "\n"), justify="left" if name == "run" else "right", no_wrap=True)
+    for number, row in enumerate(rows):
+        table.add_row(*row, style="bold" if number == len(rows) - 1 else "")
+    return table

@@ -24,10 +24,10 @@ def add_run_options(
     )
     runs.add_argument(
         "--worker-model",
-        default=worker_model,
         metavar="NAME|FILE",
-        help="memory and step times of a worker (default %(default)s)",
+        help=f"memory and step times of a worker (default {worker_model})",
     )
+    parser.set_defaults(default_worker_model=worker_model)
     policy = parser.add_argument_group("the scheduling (defaults come from the capacity model)")
     policy.add_argument(
         "--sample-concurrency",

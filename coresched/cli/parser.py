@@ -3,13 +3,35 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import NoReturn
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that answers bad input with one line and exit code 2."""
+    """A parser that answers bad input with one line and exit code 2.
+
+    After `take_flags` what stands behind -- are flags of another program, as ``flags``.
+    """
+
+    _takes_flags = False
+
+    def take_flags(self, meaning: str) -> None:
+        """Keep what stands behind -- for another program. ``meaning`` is said in the help."""
+        self._takes_flags = True
+        self.add_argument("flags", nargs="*", metavar="-- FLAG", help=meaning)
+
+    def parse_known_args(  # type: ignore[override]  # of its overloads the one that is used
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        given = list(sys.argv[1:] if args is None else args)
+        if not self._takes_flags or "--" not in given:
+            return super().parse_known_args(given, namespace)
+        # Here, for argparse would give them to a positional before it that takes many.
+        place = given.index("--")
+        parsed, unknown = super().parse_known_args(given[:place], namespace)
+        parsed.flags = given[place + 1 :]
+        return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coresched.cli.parser import CommandParser, add_command, number
+from coresched.cli.sglang_options import FLAGS_HELP, add_device_options, device_variables
 from coresched.files import require_writable
-from coresched.lab.simulator.model import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from coresched_simdevice.launch import Server
@@ -21,30 +21,13 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         description="Start the installed SGLang on a device that is simulated: its memory is counted, its\n"
         "steps take time, nothing is computed. Scheduler, caches, pools and endpoints are SGLang's own, so\n"
         "they do what they will do on the GPU: see how many requests run, what is reused, who waits.\n"
-        "Replies are words without meaning. Flags of SGLang's go behind --. Prints the address and\n"
+        "Replies are words without meaning. A tokenizer beside config.json is used, else every byte of text\n"
+        "is a token. Flags of SGLang's go behind --. Prints the address and\n"
         "the pools when the server is healthy. Stops on SIGTERM or Ctrl-C.",
         example="coresched sglang-sim --model-config config.json --memory 80GiB --weights 50GiB \\\n"
         "    -- --port 30000 --context-length 65536 --schedule-policy lpm",
     )
-    parser.add_argument(
-        "--model-config",
-        required=True,
-        metavar="FILE|FOLDER",
-        help="the model's config.json, or its folder; a tokenizer in that folder is used, else every byte of "
-        "text is a token",
-    )
-    parser.add_argument(
-        "--memory", required=True, metavar="SIZE", help="memory of one device (GPU), such as 80GiB"
-    )
-    parser.add_argument(
-        "--weights", required=True, metavar="SIZE", help="what the weights take of it, such as 50GiB"
-    )
-    parser.add_argument(
-        "--step-times",
-        default=DEFAULT_MODEL,
-        metavar="NAME|FILE",
-        help="a worker model, as for coresched worker --model: how long steps take (default %(default)s)",
-    )
+    add_device_options(parser, required=True)
     parser.add_argument(
         "--speed",
         type=number(above=0),
@@ -62,7 +45,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="S",
         help="seconds that SGLang may take until it is healthy (default %(default)g)",
     )
-    parser.add_argument("flags", nargs="*", metavar="-- FLAG", help="flags of sglang.launch_server")
+    parser.take_flags(FLAGS_HELP)
     parser.set_defaults(run=run)
 
 
@@ -73,14 +56,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.log is not None:
         require_writable(args.log, "--log")
-    options = {
-        configuration.MEMORY: ("--memory", args.memory),
-        configuration.WEIGHTS: ("--weights", args.weights),
-        configuration.STEP_TIMES: ("--step-times", args.step_times),
-        configuration.SPEED: ("--speed", repr(args.speed)),
-    }
-    device = {variable: value for variable, (_, value) in options.items()}
-    called = {variable: flag for variable, (flag, _) in options.items()}
+    device, called = device_variables(args)
+    device[configuration.SPEED], called[configuration.SPEED] = repr(args.speed), "--speed"
     healthy = False
     try:
         with serving(

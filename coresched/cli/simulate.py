@@ -1,13 +1,26 @@
 """`coresched simulate`: the demo's comparison on a user's own traces."""
 
 import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from coresched.cli.comparison import run_comparison
+from rich.console import Console
+
+from coresched.cli.comparison import report_of, run_comparison
 from coresched.cli.options import add_output_options, add_run_options
 from coresched.cli.parser import CommandParser, add_command, number
+from coresched.cli.sglang_options import FLAGS_HELP, add_device_options, device_variables
+from coresched.errors import InputError
+from coresched.lab.ladder import NAMES
 from coresched.lab.simulator.model import DEFAULT_MODEL
+from coresched.lab.simulator.workload import build_workload
 from coresched.trajectory.reader import load_trajectories
+from coresched.trajectory.schema import Trajectory
+
+TITLE = "coresched simulate"
+NEEDED = ("model_config", "memory", "weights")
 
 
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
@@ -15,12 +28,23 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         commands,
         "simulate",
         summary="compare scheduling mechanisms on your own trajectories",
-        description="Run recorded trajectories in virtual time: first under the usual defaults, then with\n"
-        "one scheduling mechanism added after another.",
-        example="coresched simulate traces.jsonl --workers 2 --environment-concurrency 3",
+        description="Run recorded trajectories in virtual time: first under the usual defaults, then\n"
+        "with one scheduling mechanism added after another. With --worker sglang the\n"
+        "scheduler and the caches of every worker are those of the installed SGLang, each\n"
+        "in a process of its own with a simulated device; SGLang's flags go behind --.",
+        example="coresched simulate traces.jsonl --workers 2 --environment-concurrency 3\n"
+        "  coresched simulate traces.jsonl --worker sglang --model-config config.json \\\n"
+        "    --memory 80GiB --weights 50GiB -- --context-length 65536",
     )
     parser.add_argument(
         "traces", nargs="+", type=Path, metavar="TRACE", help="trajectories: .jsonl, .jsonl.gz, .jsonl.zst"
+    )
+    parser.add_argument(
+        "--worker",
+        choices=("model", "sglang"),
+        default="model",
+        help="what serves the turns: the simulator's own model of a worker, or SGLang's scheduler "
+        "(default %(default)s)",
     )
     add_run_options(parser, workers=2, environment_concurrency=None, worker_model=DEFAULT_MODEL)
     parser.add_argument(
@@ -29,16 +53,81 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="S",
         help="assume this duration where a trace does not have one (default: refuse the trace)",
     )
+    parser.add_argument(
+        "--runs",
+        type=run_names,
+        metavar="NAME,...",
+        help=f"only these runs, the first of which is the reference (default: {','.join(NAMES)})",
+    )
+    engine = parser.add_argument_group("SGLang (--worker sglang)")
+    add_device_options(engine, required=False)
+    parser.take_flags(FLAGS_HELP)
     add_output_options(parser, report="coresched-report.html")
     parser.set_defaults(run=run)
 
 
+def run_names(text: str) -> list[str]:
+    """Names of runs, with commas between them."""
+    names = text.split(",")
+    for name in names:
+        if name not in NAMES:
+            raise argparse.ArgumentTypeError(f"{name[:40]!r} is no run; there are {', '.join(NAMES)}")
+    return names
+
+
 def run(args: argparse.Namespace) -> int:
+    sglang = args.worker == "sglang"
+    _refuse_options_of_the_other(args, sglang)
     trajectories = load_trajectories(args.traces)
     names = ", ".join(path.name for path in args.traces)
-    return run_comparison(
-        args,
-        trajectories,
-        title="coresched simulate",
-        workload=f"{len(trajectories)} trajectories of {names}",
-    )
+    workload = f"{len(trajectories)} trajectories of {names}"
+    if sglang:
+        return _run_on_sglang(args, trajectories, workload)
+    return run_comparison(args, trajectories, title=TITLE, workload=workload)
+
+
+def _refuse_options_of_the_other(args: argparse.Namespace, sglang: bool) -> None:
+    if not sglang:
+        for name in (*NEEDED, "step_times"):
+            if getattr(args, name) is not None:
+                raise InputError(f"{_option(name)} is given, which is for SGLang; add --worker sglang")
+        if args.flags:
+            raise InputError(f"{args.flags[0]} stands behind --, as SGLang's flags do; add --worker sglang")
+        return
+    for name in NEEDED:
+        if getattr(args, name) is None:
+            raise InputError(f"{_option(name)} is not given; --worker sglang needs it")
+    if args.worker_model is not None:
+        raise InputError(
+            f"--worker-model is {args.worker_model}; with --worker sglang the pools are SGLang's: give "
+            "--step-times for the times alone"
+        )
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _run_on_sglang(args: argparse.Namespace, trajectories: Sequence[Trajectory], workload: str) -> int:
+    # Here, so that the other workers need no adapter.
+    from coresched_sglang.names import ROUTING_PREFIX
+    from coresched_simdevice.fleet.deployment import engine_deployment
+    from coresched_simdevice.fleet.processes import ProcessEndedError
+
+    report_of(args)
+    # What is wrong with the traces is said before SGLang is loaded.
+    build_workload(trajectories, page_tokens=1, absent_environment_s=args.absent_environment_s)
+    device, called = device_variables(args)
+    policies = [ROUTING_PREFIX] if {"routing-prefix", "coordinated"} & set(args.runs or NAMES) else []
+    try:
+        with ExitStack() as stack:
+            with Console(stderr=True).status("loading SGLang, and sizing the pools of one worker ..."):
+                engines = stack.enter_context(
+                    engine_deployment(args.model_config, device, args.flags, called=called, policies=policies)
+                )
+            return run_comparison(args, trajectories, title=TITLE, workload=workload, engines=engines)
+    except ProcessEndedError as error:
+        for line in error.said:
+            print(line, file=sys.stderr)
+        print(f"{TITLE}: {error}", file=sys.stderr)
+        return 1

@@ -28,6 +28,7 @@ def lower_bounds(
     *,
     workers: int,
     environment_concurrency: int | None,
+    shared_prefixes_cached: bool = False,
 ) -> Bounds:
     """Bound the makespan from three sides.
 
@@ -35,8 +36,9 @@ def lower_bounds(
     least min(f(1), f(n_max) / n_max) and its share of a is at least a / n_max. Prefill computes at least the
     tokens no earlier turn could have left in the cache, in batches of at most a chunk and n_max requests.
     n_max is what the worker could run with all memory given to states, so runs that split it differently
-    have the same bound. With one worker the longest chain's own steps and batches are serial with everything
-    else.
+    have the same bound. ``shared_prefixes_cached`` is for workers that reuse what a trajectory shares with
+    its group, which the simulated one does not: the first turn then finds it. With one worker the longest
+    chain's own steps and batches are serial with everything else.
     """
     times, chunk = model.times, model.prefill_chunk_tokens
     slots = model.pool_tokens * model.slots_per_request // model.request_state_tokens
@@ -47,7 +49,7 @@ def lower_bounds(
     decoded = new_total = requests = 0
     for sample in range(workload.samples):
         chain, steps, seen_environment = 0.0, 0, False
-        cached = 0
+        cached = workload.shared_tokens[sample] if shared_prefixes_cached else 0
         turns = range(workload.first_turn[sample], workload.first_turn[sample + 1])
         for turn in turns:
             prompt, output = workload.prompt_tokens[turn], workload.output_tokens[turn]

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from coresched.lab.ladder import Rung
+from coresched.lab.simulator.lockstep.run import simulate_in_lockstep
+from coresched.lab.simulator.lockstep.workers import Deployment
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.run import SimulatedRun, simulate
 from coresched.lab.units import TimeUnit, count_text, percent_text, saved_text
@@ -16,13 +18,18 @@ WORTH_SAYING = 0.01
 
 @dataclass(frozen=True)
 class Comparison:
-    """Finished runs of one batch; the first is the reference."""
+    """Finished runs of one batch; the first is the reference.
+
+    ``has_states`` is whether the model that is served has recurrent states, so that a state ratio means
+    something.
+    """
 
     title: str
     workload: str
     model: WorkerModel
     rungs: list[Rung]
     runs: list[SimulatedRun]
+    has_states: bool = True
 
     @property
     def verdict(self) -> str:
@@ -57,8 +64,13 @@ def compare(
     workload: str,
     absent_environment_s: float | None = None,
     progress: Callable[[str, int], None] | None = None,
+    deployment: Deployment | None = None,
+    has_states: bool = True,
 ) -> Comparison:
-    """Simulate every rung in turn. ``progress(run name, completed samples)`` is called now and then."""
+    """Simulate every rung in turn, on workers of ``model`` or on those of ``deployment``.
+
+    ``progress(run name, completed samples)`` is called now and then.
+    """
     runs = []
     for rung in rungs:
         name = rung.settings.name
@@ -68,13 +80,16 @@ def compare(
                 progress(name, completed)
 
         report(0)
-        runs.append(
-            simulate(
-                trajectories, rung.settings, model, absent_environment_s=absent_environment_s, progress=report
+        settings, assumed = rung.settings, absent_environment_s
+        if deployment is None:
+            run = simulate(trajectories, settings, model, absent_environment_s=assumed, progress=report)
+        else:
+            run = simulate_in_lockstep(
+                trajectories, settings, deployment, absent_environment_s=assumed, progress=report
             )
-        )
+        runs.append(run)
         report(len(trajectories))
-    return Comparison(title, workload, model, list(rungs), runs)
+    return Comparison(title, workload, model, list(rungs), runs, has_states)
 
 
 COLUMNS = ("run", "makespan", "gain", "cache reuse", "new prefill", "L5", "imbalance", "x bound")
@@ -98,6 +113,25 @@ def table_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     ]
 
 
+TURN_COLUMNS = ("run", "without hit", "queue p95", "recomputed", "least busy", "most busy")
+
+
+def turn_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """One row of text a run, in the order of TURN_COLUMNS; none where the workers do not report turns."""
+    return [
+        (
+            run.settings.name,
+            f"{run.turns.later_turns_without_hit:,} of {run.turns.later_turns:,}",
+            f"{run.turns.queue_p95_s:.1f} s",
+            count_text(run.turns.recomputed_tokens),
+            percent_text(min(run.metrics.worker_busy)),
+            percent_text(max(run.metrics.worker_busy)),
+        )
+        for run in comparison.runs
+        if run.turns is not None
+    ]
+
+
 def as_json(comparison: Comparison) -> dict[str, Any]:
     """The comparison as plain data: ``{"workload", "worker_model", "runs": [...]}``, baseline first."""
     return {
@@ -108,9 +142,10 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
                 "name": run.settings.name,
                 "adds": rung.adds,
                 **asdict(run.metrics),
+                **({} if run.turns is None else asdict(run.turns)),
                 "lower_bound_s": run.bounds.best,
                 "bounds": asdict(run.bounds),
-                "settings": asdict(run.settings),
+                "settings": asdict(run.settings) | ({} if comparison.has_states else {"state_ratio": None}),
             }
             for rung, run in zip(comparison.rungs, comparison.runs, strict=True)
         ],

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from coresched.capacity.profile import profile_of
 from coresched.lab.plans import at_ratio, by_paper, by_peak
 from coresched.lab.simulator.model import WorkerModel
-from coresched.lab.simulator.settings import RunSettings
+from coresched.lab.simulator.settings import EngineSettings, RunSettings
 from coresched.trajectory.schema import Trajectory
 
 
@@ -33,8 +34,24 @@ class Choices:
     seed: int = 0
 
 
-def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, choices: Choices) -> list[Rung]:
-    """Baseline first, all mechanisms last.
+NAMES: Final = ("baseline", "decoupled", "balanced-pools", "lbch", "routing-prefix", "coordinated")
+"""The runs of the ladder, first to last."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What the ladder must know of an engine whose own scheduler serves the turns."""
+
+    worker_policy: str
+    """Its own name of the baseline's policy."""
+    has_states: bool
+    """Whether the model has recurrent states; else there are no two pools to balance, and no such run."""
+
+
+def mechanism_ladder(
+    trajectories: Sequence[Trajectory], model: WorkerModel, choices: Choices, engine: Engine | None = None
+) -> list[Rung]:
+    """Baseline first, all mechanisms last. ``engine`` is for runs on an engine, with pools like ``model``.
 
     The baseline admits samples and runs environments under one limit, min(C_I*, C_E), on pools at the
     engine's default ratio, first come first served, behind a cache-aware router. Each rung keeps what the
@@ -55,13 +72,15 @@ def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, cho
     def unified(limit: int) -> int:
         return limit if environment is None else min(limit, environment)
 
-    baseline = RunSettings(
+    has_states = engine is None or engine.has_states
+    baseline = (RunSettings if engine is None else EngineSettings)(
         name="baseline",
         workers=choices.workers,
         sample_concurrency=unified(default_reference),
         environment_concurrency=environment,
         state_ratio=model.default_state_ratio,
         label_capacity=choices.label_capacity or planned.concurrency,
+        worker_policy="fcfs" if engine is None else engine.worker_policy,
         load_bound=choices.load_bound,
         band_s=choices.band_s,
         bucket_s=choices.bucket_s,
@@ -76,15 +95,17 @@ def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, cho
         state_ratio=ratio,
         sample_concurrency=choices.sample_concurrency or reference,
     )
-    lbch = replace(pools, name="lbch", routing="lbch")
+    lbch = replace(pools if has_states else decoupled, name="lbch", routing="lbch")
     prefix = replace(lbch, name="routing-prefix", worker_policy="routing-prefix")
     coordinated = replace(prefix, name="coordinated", environment_policy="caas")
     limit = "no environment limit" if environment is None else f"C_E = {environment}"
-    return [
+    policy = "FCFS" if baseline.worker_policy == "fcfs" else baseline.worker_policy
+    rungs = [
         Rung(
             baseline,
             f"one limit for samples and environments (C_S = {baseline.sample_concurrency}, {limit}), "
-            f"r = {baseline.state_ratio:g}, FCFS, cache-aware routing",
+            + (f"r = {baseline.state_ratio:.3g}, " if has_states else "")
+            + f"{policy}, cache-aware routing",
         ),
         Rung(
             decoupled,
@@ -106,3 +127,4 @@ def mechanism_ladder(trajectories: Sequence[Trajectory], model: WorkerModel, cho
             + ("; without an environment limit there is no queue" if environment is None else ""),
         ),
     ]
+    return [rung for rung in rungs if has_states or rung.settings is not pools]

@@ -37,11 +37,12 @@ class Metrics:
     """Mean time from arrival to the first output token."""
     tpot_s: float | None
     """Mean time of an output token after the first; None when no request has a second one."""
-    priority_calculation_s: float
-    """Time the workers spent ordering their waiting queues."""
+    priority_calculation_s: float | None
+    """Time the workers spent ordering their waiting queues; None where that takes no virtual time."""
     worker_busy: list[float]
     """Share of the makespan each worker computed."""
-    evictions: int
+    evictions: int | None
+    """Cache entries evicted; None where the workers do not say it."""
     migrations: int
     """Turns served by another worker than the trajectory's previous turn."""
     environment_s: float
@@ -82,6 +83,11 @@ def time_completed(completed_s: list[float], percent: int) -> float:
     """t_q: when the completed fraction first reaches ``percent`` %; ``completed_s`` ascending."""
     needed = -(-percent * len(completed_s) // 100)
     return completed_s[needed - 1] if needed else 0.0
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Nearest rank: the least value that at least ``percent`` % of the values do not exceed."""
+    return sorted(values)[max(0, -(-percent * len(values) // 100) - 1)]
 
 
 def _share(part: float, whole: float) -> float:

@@ -8,7 +8,7 @@ from math import inf
 from typing import Literal, TypeVar
 
 from coresched.batch.coordinator import Coordinator
-from coresched.lab.metrics import measure
+from coresched.lab.metrics import measure, percentile
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.workload import NO_ENVIRONMENT, Column, build_workload
 from coresched.trajectory.schema import Trajectory
@@ -210,7 +210,7 @@ class _Run:
             retractions=sum(each.retractions for each in finished),
             busy_s=engine.busy_s,
             scheduling_passes=engine.scheduling_passes,
-            priority_calculation_s=metrics.priority_calculation_s,
+            priority_calculation_s=engine.priority_s,
             batching_s=engine.batching_s,
         )
 
@@ -219,7 +219,6 @@ class _Run:
             workers=1,
             requests=len(self.finished),
             busy_s=[self.engine.busy_s],
-            priority_s=self.engine.priority_s,
             completed_s=self.completed_s,
         )
         output_tokens = 0
@@ -232,8 +231,3 @@ class _Run:
             output_tokens += len(each.output_ids)
         outcome.output_tokens.append(output_tokens)
         return outcome
-
-
-def percentile(values: Sequence[float], percent: int) -> float:
-    """Nearest rank: the least value that at least ``percent`` % of the values do not exceed."""
-    return sorted(values)[max(0, -(-percent * len(values) // 100) - 1)]

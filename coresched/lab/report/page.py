@@ -1,8 +1,9 @@
 """The comparison as one HTML page."""
 
+from collections.abc import Sequence
 from html import escape
 
-from coresched.lab.comparison import COLUMNS, Comparison, table_rows
+from coresched.lab.comparison import COLUMNS, TURN_COLUMNS, Comparison, table_rows, turn_rows
 from coresched.lab.report.series import completion_curve, in_flight_curves, total_curve
 from coresched.lab.report.style import STYLE
 from coresched.lab.report.svg import Line, line_chart
@@ -28,6 +29,7 @@ def comparison_page(comparison: Comparison) -> str:
         f"<p>Simulated in virtual time on worker model <b>{escape(comparison.model.name)}</b>; workload: "
         f"{escape(comparison.workload)}.</p>",
         _table(comparison),
+        *_turn_table(comparison),
         "<h2>Completed samples over time</h2>",
         _completion_chart(comparison, unit, end_s),
         "<h2>Requests in flight over time</h2>",
@@ -54,12 +56,18 @@ def comparison_page(comparison: Comparison) -> str:
 def _table(comparison: Comparison) -> str:
     unit = comparison.unit
     heads = [f"{name} ({unit.name})" if name in ("makespan", "L5") else name for name in COLUMNS]
+    return _html_table(heads, table_rows(comparison))
+
+
+def _turn_table(comparison: Comparison) -> list[str]:
+    rows = turn_rows(comparison)
+    return ["<h2>Turns inside the workers</h2>", _html_table(TURN_COLUMNS, rows)] if rows else []
+
+
+def _html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in table_rows(comparison)
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _completion_chart(comparison: Comparison, unit: TimeUnit, end_s: float) -> str:

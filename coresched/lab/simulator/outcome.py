@@ -10,7 +10,8 @@ class Outcome:
 
     workers: int
     events: int = 0
-    decode_steps: int = 0
+    decode_steps: int | None = 0
+    """None where the workers do not say it, as below."""
     requests: int = 0
     input_tokens: int = 0
     new_prefill_tokens: int = 0
@@ -18,9 +19,9 @@ class Outcome:
     """Generated on each worker."""
     busy_s: list[float] = field(default_factory=list)
     """Time each worker spent computing."""
-    priority_s: float = 0.0
+    priority_s: float | None = 0.0
     """Time all workers spent ordering their waiting queues."""
-    evictions: int = 0
+    evictions: int | None = 0
     migrations: int = 0
     """Turns served by another worker than the trajectory's previous turn."""
     ttft_s: float = 0.0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from coresched.lab.bounds import Bounds, lower_bounds
 from coresched.lab.metrics import Metrics, measure
 from coresched.lab.simulator.engine.cluster import Cluster
+from coresched.lab.simulator.lockstep.turns import TurnMetrics
 from coresched.lab.simulator.memory import require_fit, split_memory
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.outcome import Outcome
@@ -24,6 +25,8 @@ class SimulatedRun:
     metrics: Metrics
     bounds: Bounds
     outcome: Outcome
+    turns: TurnMetrics | None = None
+    """Of a lockstep run, whose workers report each turn."""
 
 
 def simulate(
@@ -59,12 +62,12 @@ def simulate(
         workers=settings.workers,
         environment_concurrency=settings.environment_concurrency,
     )
-    _check(workload, outcome, bounds)
+    check_run(workload, outcome, bounds)
     return SimulatedRun(settings, measure(outcome), bounds, outcome)
 
 
-def _check(workload: Workload, outcome: Outcome, bounds: Bounds) -> None:
-    """What holds in every run; a result without it would be worse than none."""
+def check_run(workload: Workload, outcome: Outcome, bounds: Bounds) -> None:
+    """What holds in every run; a result without it would be worse than none. Raises AssertionError."""
     broken = []
     if len(outcome.completed_s) != workload.samples:
         broken.append(f"{len(outcome.completed_s)} of {workload.samples} samples completed")

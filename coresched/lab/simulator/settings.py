@@ -1,8 +1,9 @@
 """One simulated run's configuration, checked before anything runs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Final, Literal, get_args
+from typing import ClassVar, Final, Literal, get_args
 
 from coresched.errors import InputError
 
@@ -50,7 +51,7 @@ class RunSettings:
     environment_concurrency: int | None
     state_ratio: float
     label_capacity: int
-    worker_policy: WorkerPolicy = "fcfs"
+    worker_policy: str = "fcfs"
     routing: Routing = "cache-aware"
     environment_policy: EnvironmentPolicy = "fcfs"
     load_bound: float = 1.25
@@ -58,6 +59,9 @@ class RunSettings:
     bucket_s: float = 1.0
     cache_aware: CacheAwareRouting = CacheAwareRouting()
     seed: int = 0
+
+    worker_policies: ClassVar[Sequence[str] | None] = WORKER_POLICIES
+    """What ``worker_policy`` may be; None: the workers themselves know."""
 
     def __post_init__(self) -> None:
         self._require("workers", 1 <= self.workers <= MOST_WORKERS, f"from 1 to {MOST_WORKERS}")
@@ -71,12 +75,19 @@ class RunSettings:
             "load_bound", isfinite(self.load_bound) and self.load_bound >= 1, "a finite number of at least 1"
         )
         for field, choices in (
-            ("worker_policy", WORKER_POLICIES),
+            ("worker_policy", self.worker_policies),
             ("routing", ROUTERS),
             ("environment_policy", ENVIRONMENT_POLICIES),
         ):
-            self._require(field, getattr(self, field) in choices, f"one of {', '.join(choices)}")
+            if choices is not None:
+                self._require(field, getattr(self, field) in choices, f"one of {', '.join(choices)}")
 
     def _require(self, field: str, holds: bool, wanted: str) -> None:
         if not holds:
             raise InputError(f"{field} is {getattr(self, field)!r}; it must be {wanted}")
+
+
+class EngineSettings(RunSettings):
+    """The same for workers that are engines; ``worker_policy`` is one of the engine's own names."""
+
+    worker_policies = None

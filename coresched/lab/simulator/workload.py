@@ -66,6 +66,14 @@ class Workload:
         return max(self.group) + 1
 
 
+def submission_order(trajectories: Iterable[Trajectory], seed: int) -> list[Trajectory]:
+    """The order in which a batch is submitted: the given one at seed 0, else a shuffled one."""
+    order = list(trajectories)
+    if seed:
+        random.Random(seed).shuffle(order)
+    return order
+
+
 def build_workload(
     trajectories: Iterable[Trajectory],
     *,
@@ -80,11 +88,9 @@ def build_workload(
     ``absent_environment_s`` stands in for environment durations that were not recorded; without it they are
     an InputError, because a makespan without them would be wrong.
     """
-    order = list(trajectories)
+    order = submission_order(trajectories, seed)
     if not order:
         raise InputError("there is no trajectory to simulate; give at least one")
-    if seed:
-        random.Random(seed).shuffle(order)
     first_turn, prompt, output = array("q", [0]), array("q"), array("q")
     cached, group, shared = array("q"), array("q"), array("q")
     environment = array("d")

@@ -2,45 +2,23 @@
 
 import heapq
 
-from coresched.batch.coordinator import Coordinator
 from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.settings import RunSettings
-from coresched.lab.simulator.twin.routing import RequestRouter
+from coresched.lab.simulator.twin.flow import ARRIVE, WAKE, SampleFlow
 from coresched.lab.simulator.twin.worker import SimulatedWorker
 from coresched.lab.simulator.workload import Workload
 
-WAKE, ARRIVE, ENVIRONMENT_END = range(3)
 
-
-class Cluster:
+class Cluster(SampleFlow):
     """Runs one batch to its end. ``run()`` may be called once."""
 
     worker_class = SimulatedWorker
 
     def __init__(self, workload: Workload, settings: RunSettings, model: WorkerModel, memory: Memory) -> None:
-        self.workload = workload
-        self.settings = settings
-        self.times = model.times
-        self.coordinator = Coordinator(
-            settings.sample_concurrency,
-            settings.environment_concurrency,
-            environment_policy=settings.environment_policy,
-            band_s=settings.band_s,
-            bucket_s=settings.bucket_s,
-        )
-        self.router = RequestRouter(workload, settings)
-        self.heap: list[tuple[float, int, int, int, int]] = []
-        self.sequence = 0
+        super().__init__(workload, settings, model.times)
         self.workers = [self._worker(index, model, memory) for index in range(settings.workers)]
-        self.index_of = {label: index for index, label in enumerate(workload.labels)}
-        self.turn = list(workload.first_turn[:-1])
-        self.worker_of = [-1] * workload.samples
-        self.arrived_s = [0.0] * workload.samples
-        self.first_token_s = [0.0] * workload.samples
-        self.measured_s = 0.0
-        self.outcome = Outcome(workers=settings.workers)
 
     def _worker(self, index: int, model: WorkerModel, memory: Memory) -> SimulatedWorker:
         return self.worker_class(
@@ -53,10 +31,11 @@ class Cluster:
             finished=self._request_finished,
         )
 
+    def _enqueue(self, worker: int, sample: int, turn: int, t: float) -> None:
+        self.workers[worker].enqueue(sample, turn, t)
+
     def run(self) -> Outcome:
-        for label in self.workload.labels:
-            self.coordinator.submit(label, 0.0)
-        self._admit(0.0)
+        self._start()
         outcome = self.outcome
         while self.heap:
             t, _, kind, subject, version = heapq.heappop(self.heap)
@@ -72,98 +51,15 @@ class Cluster:
             else:
                 outcome.events += 1
                 self._environment_end(subject, t)
+        priority_s = 0.0
         for worker in self.workers:
+            priority_s += worker.priority_s
             outcome.input_tokens += worker.input_tokens
             outcome.new_prefill_tokens += worker.new_prefill_tokens
             outcome.output_tokens.append(worker.generated_tokens)
             outcome.busy_s.append(worker.busy_s)
-            outcome.priority_s += worker.priority_s
-            outcome.evictions += worker.pools.evictions
-            outcome.decode_steps += worker.steps
+        # Not sum(), which later Pythons round otherwise.
+        outcome.priority_s = priority_s
+        outcome.evictions = sum(worker.pools.evictions for worker in self.workers)
+        outcome.decode_steps = sum(worker.steps for worker in self.workers)
         return outcome
-
-    def _push(self, t: float, kind: int, subject: int, version: int = 0) -> None:
-        self.sequence += 1
-        heapq.heappush(self.heap, (t, self.sequence, kind, subject, version))
-
-    # --- a sample's life
-
-    def _admit(self, t: float) -> None:
-        for label in self.coordinator.admit(t):
-            self._send(self.index_of[label], t)
-
-    def _send(self, sample: int, t: float) -> None:
-        prompt = self.workload.prompt_tokens[self.turn[sample]]
-        self._push(t + self.times.turnaround_s + self.times.turnaround_token_s * prompt, ARRIVE, sample)
-
-    def _arrive(self, sample: int, t: float) -> None:
-        turn = self.turn[sample]
-        self.coordinator.start_inference(self.workload.labels[sample], t)
-        self._measure(t)
-        worker = self.router.route(sample, self.workload.prompt_tokens[turn])
-        if self.worker_of[sample] not in (-1, worker):
-            self.outcome.migrations += 1
-        self.worker_of[sample] = worker
-        self.arrived_s[sample] = t
-        self._log_load(t, worker, 1)
-        self.workers[worker].enqueue(sample, turn, t)
-
-    def _first_token(self, sample: int, t: float) -> None:
-        self.first_token_s[sample] = t
-        self.outcome.requests += 1
-        self.outcome.ttft_s += t - self.arrived_s[sample]
-
-    def _request_finished(self, sample: int, t: float) -> None:
-        turn, worker = self.turn[sample], self.worker_of[sample]
-        label = self.workload.labels[sample]
-        self._measure(t)
-        self.router.release(worker)
-        self._log_load(t, worker, -1)
-        self.outcome.decode_s += t - self.first_token_s[sample]
-        self.coordinator.finish_inference(label, t)
-        if self.workload.environment_s[turn] >= 0:
-            self.coordinator.request_environment(label, t)
-            self._dispatch(t)
-        else:
-            self._advance(sample, t)
-
-    def _dispatch(self, t: float) -> None:
-        for label in self.coordinator.dispatch(t):
-            sample = self.index_of[label]
-            duration = self.workload.environment_s[self.turn[sample]]
-            self.outcome.environment_s += duration
-            self._push(t + duration, ENVIRONMENT_END, sample)
-
-    def _environment_end(self, sample: int, t: float) -> None:
-        self.coordinator.finish_environment(self.workload.labels[sample], t)
-        self._advance(sample, t)
-        self._dispatch(t)
-
-    def _advance(self, sample: int, t: float) -> None:
-        self.turn[sample] += 1
-        if self.turn[sample] < self.workload.first_turn[sample + 1]:
-            self._send(sample, t)
-        else:
-            self.coordinator.finish(self.workload.labels[sample], t)
-            self.outcome.completed_s.append(t)
-            self._admit(t)
-
-    def _log_load(self, t: float, worker: int, change: int) -> None:
-        self.outcome.load_t.append(t)
-        self.outcome.load_worker.append(worker)
-        self.outcome.load_change.append(change)
-
-    def _measure(self, t: float) -> None:
-        """Integrate in-flight and its imbalance over the workers up to t."""
-        elapsed = t - self.measured_s
-        self.measured_s = t
-        in_flight, workers = self.router.in_flight, self.settings.workers
-        total = sum(in_flight)
-        self.outcome.in_flight_s += total * elapsed
-        if workers > 1 and total > 1:
-            mean = total / workers
-            deviation = 0.0
-            for count in in_flight:
-                deviation += abs(count - mean)
-            self.outcome.imbalance_s += elapsed * (deviation / (2 * total * (1 - 1 / workers)))
-            self.outcome.shared_load_s += elapsed

@@ -1,12 +1,29 @@
 """Which worker a request goes to."""
 
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
 from coresched.core.reference import ReferenceRouter
 from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.workload import Workload
 
 
+class Ring(Protocol):
+    """LBCH, `core.ring.LoadBoundedRouter` or its twin."""
+
+    def route(self, label: str) -> str: ...
+    def home(self, label: str) -> str: ...
+    def release(self, worker: str) -> None: ...
+
+
+def reference_ring(workers: Iterable[str], load_bound: float) -> Ring:
+    return ReferenceRouter(workers, load_bound=load_bound)
+
+
 class RequestRouter:
     """The routers of a run; each reads labels, in-flight counts and, for cache-aware, the prompts seen."""
+
+    make_ring: Callable[[Iterable[str], float], Ring] = staticmethod(reference_ring)
 
     def __init__(self, workload: Workload, settings: RunSettings) -> None:
         self.workload = workload
@@ -15,7 +32,7 @@ class RequestRouter:
         names = [f"worker-{index}" for index in range(settings.workers)]
         self.worker_of = {name: index for index, name in enumerate(names)}
         self.names = names
-        self.ring = ReferenceRouter(names, load_bound=settings.load_bound)
+        self.ring = self.make_ring(names, settings.load_bound)
         self.next_worker = 0
         self.tree_tokens = [0] * settings.workers
         self.seen_by: dict[int, int] = {}

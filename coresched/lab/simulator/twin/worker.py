@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from coresched.core.reference import ReferencePrefixPolicy, ReferenceWaiting
 from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
-from coresched.lab.simulator.settings import WorkerPolicy
 from coresched.lab.simulator.twin.pools import CachePools
 from coresched.lab.simulator.workload import RequestColumns
 
@@ -20,7 +19,7 @@ class WorkerSettings(Protocol):
     """What of the settings of a run concerns a worker."""
 
     @property
-    def worker_policy(self) -> WorkerPolicy: ...
+    def worker_policy(self) -> str: ...
     @property
     def label_capacity(self) -> int: ...
 

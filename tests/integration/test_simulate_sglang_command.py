@@ -1,0 +1,221 @@
+"""`coresched simulate --worker sglang` and its processes, around a stand-in for SGLang."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from coresched.cli.main import main
+from coresched.trajectory.generator import generate
+from coresched.trajectory.writer import write_trajectories
+
+CHECKOUT = Path(__file__).parents[2]
+
+# As much of SGLang as is used until an engine boots, which then does what STAND_IN says.
+PACKAGE = {
+    "__init__.py": "",
+    "version.py": "__version__ = '0.0.stand-in'",
+    "srt/__init__.py": "",
+    "srt/plugins.py": "def load_plugins(): pass",
+    "srt/managers/__init__.py": "",
+    "srt/managers/scheduler.py": """
+import os, sys, time
+class Scheduler: pass
+""",
+    "srt/models/__init__.py": "",
+    "srt/models/registry.py": "def import_model_classes(name): pass",
+    "srt/server_args.py": """
+class PortArgs: pass
+class ServerArgs:
+    @staticmethod
+    def add_cli_args(parser):
+        parser.add_argument("--model-path", "--model", required=True)
+        parser.add_argument("--schedule-policy", choices=["fcfs", "lpm", "routing-prefix"], default="fcfs")
+        parser.add_argument("--context-length", type=int)
+        parser.add_argument("--tp-size", "--tp", type=int, default=1)
+        parser.add_argument("--dp-size", "--dp", type=int, default=1)
+        parser.add_argument("--disaggregation-mode", default="null")
+        parser.add_argument("--enable-lora", action="store_true")
+        parser.add_argument("--enable-mixed-chunk", action="store_true")
+""",
+    "srt/runtime_context.py": """
+import os, time
+with open(os.environ["STAND_IN_FACTS"], "a") as file:
+    file.write(f"{os.getpid()} {os.getppid()}\\n")
+print("an engine's last words", flush=True)
+if os.environ["STAND_IN"] == "dies":
+    os._exit(7)
+if os.environ["STAND_IN"] == "raises":
+    raise RuntimeError("no such kernel")
+time.sleep(600)
+""",
+}
+ENTRY_POINTS = "[sglang.srt.platforms]\ncoresched-simdevice = coresched_simdevice.platform:activate\n"
+
+
+class Command:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.facts = folder, folder / "facts"
+        packages = folder / "packages"
+        for name, text in PACKAGE.items():
+            file = packages / "sglang" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        metadata = packages / "coresched-0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Name: coresched\nVersion: 0\n")
+        (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
+        (folder / "config.json").write_text(json.dumps({"architectures": ["Qwen3ForCausalLM"]}))
+        write_trajectories(folder / "t.jsonl", generate("terminal", 4, 1))
+
+    def start(self, mode: str, flags: Sequence[str] = ()) -> "subprocess.Popen[str]":
+        command = (
+            *(sys.executable, "-m", "coresched", "simulate", "t.jsonl", "--worker", "sglang"),
+            *("--model-config", "config.json", "--memory", "80GiB", "--weights", "50GiB", "--", *flags),
+        )
+        paths = (self.folder / "packages", CHECKOUT, CHECKOUT / "adapters")
+        environ = os.environ | {
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "STAND_IN": mode,
+            "STAND_IN_FACTS": str(self.facts),
+        }
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command, cwd=self.folder, env=environ, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        )
+
+    def run(self, mode: str, flags: Sequence[str] = ()) -> tuple[int, str]:
+        with self.start(mode, flags) as process:
+            out, errors = process.communicate(timeout=120)
+        assert out == ""
+        return process.returncode, errors
+
+    def pids(self) -> list[int]:
+        """Of an engine that is booting, and of the process that it was forked from."""
+        deadline = time.monotonic() + 60
+        while not (self.facts.exists() and self.facts.read_text().endswith("\n")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return [int(word) for word in self.facts.read_text().split()]
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    return Command(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--schedule-policy", "nonsense"], "argument --schedule-policy: invalid choice: 'nonsense'"),
+        (["--no-such-flag"], "unrecognized arguments: --no-such-flag"),
+        (["--tp", "4"], "--tp-size is 4; an engine in virtual time has one rank"),
+        (["--dp", "2"], "--dp-size is 2; give more --workers instead"),
+        (["--enable-lora"], "--enable-lora is given"),
+        (["--model-path", "x"], "--model-path is given to sglang; give the model as --model-config instead"),
+    ],
+)
+def test_flags_that_cannot_be_used_are_refused_before_anything_boots(
+    command: Command, flags: list[str], said: str
+) -> None:
+    code, errors = command.run("dies", flags)
+    assert code == 2
+    assert errors.startswith("coresched simulate: ")
+    assert said in errors
+    assert errors.count("\n") == 1
+    assert not command.facts.exists()
+
+
+def test_a_worker_that_dies_is_named_with_its_exit_code_and_last_words(command: Command) -> None:
+    code, errors = command.run("dies")
+    assert code == 1
+    *said, last = errors.splitlines()
+    assert said[-1] == "an engine's last words"
+    assert last == "coresched simulate: worker 0 (SGLang) ended with exit code 7"
+    assert all(map(gone, command.pids()))
+
+
+def test_a_worker_that_fails_says_why(command: Command) -> None:
+    code, errors = command.run("raises")
+    assert code == 1
+    last = errors.splitlines()[-1]
+    assert last == "coresched simulate: worker 0 (SGLang) failed: RuntimeError: no such kernel"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_all_processes(command: Command, number: int, code: int) -> None:
+    with command.start("hangs") as process:
+        pids = command.pids()
+        assert len(pids) == 2
+        process.send_signal(number)
+        assert process.wait(60) == code
+    assert all(map(gone, pids))
+    assert "coresched-report.html" not in os.listdir(command.folder)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--memory", "80GiB"], "--memory is given, which is for SGLang; add --worker sglang"),
+        (["--", "--tp", "2"], "--tp stands behind --, as SGLang's flags do; add --worker sglang"),
+        (["--worker", "sglang", "--memory", "80GiB"], "--model-config is not given; --worker sglang needs"),
+        (
+            [
+                *("--worker", "sglang", "--model-config", "config.json", "--memory", "80GiB"),
+                *("--weights", "50GiB", "--worker-model", "h20-tp4-hybrid"),
+            ],
+            "--worker-model is h20-tp4-hybrid; with --worker sglang the pools are SGLang's",
+        ),
+        (
+            [
+                *("--worker", "sglang", "--model-config", "config.json", "--memory", "80GiB"),
+                *("--weights", "90GiB"),
+            ],
+            "--weights is 90 GiB, which leaves nothing of --memory 80 GiB",
+        ),
+        (
+            [
+                *("--worker", "sglang", "--model-config", "config.json", "--memory", "80GiB"),
+                *("--weights", "50GiB"),
+            ],
+            "SGLang is not installed for",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_in_one_line(
+    command: Command,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(command.folder)
+    assert main(["simulate", "t.jsonl", *arguments]) == 2
+    errors = capsys.readouterr().err
+    assert said in errors
+    assert errors.count("\n") == 1
+
+
+def test_runs_are_chosen_by_name(
+    command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(command.folder)
+    assert main(["simulate", "t.jsonl", "--json", "--runs", "coordinated,lbch"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [run["name"] for run in runs] == ["lbch", "coordinated"]
+    with pytest.raises(SystemExit):
+        main(["simulate", "t.jsonl", "--runs", "lbch,fast"])
+    assert "'fast' is no run; there are baseline" in capsys.readouterr().err
