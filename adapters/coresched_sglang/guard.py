@@ -43,7 +43,8 @@ class Guard:
         self._live_key: Hashable = None
         self._live_nodes: set[Any] = set()
         self._may_start = 0
-        self._no_kv = (-1, 0, 0)
+        self._live_kv_key: Hashable = None
+        self._live_kv_tokens = 0
         self.passes_held_back = 0
         """Passes in which a request had to wait."""
         self.states_evicted = 0
@@ -123,20 +124,23 @@ class Guard:
     def _has_kv(self, adder: Any, request: Any) -> bool:
         """Whether the KV of a cold request fits beside what runs and what is live."""
         needed = kv_tokens_needed(request)
-        evictable = self._cache.full_evictable_size()
-        if adder.rem_total_tokens - KV_GROWTH * evictable >= needed:
+        if adder.rem_total_tokens - KV_GROWTH * self._cache.full_evictable_size() >= needed:
             return True
-        changes, until, refused = self._no_kv
-        if changes == self._residency.changes and self._now < until and needed >= refused:
+        if adder.rem_total_tokens - KV_GROWTH * self._live_kv() < needed:
             return False
         with self._residency.kept(self._live()):
-            live = evictable - self._cache.full_evictable_size()
-            fits = bool(adder.rem_total_tokens - (KV_GROWTH - 1) * live >= needed)
-            if fits:
-                self._make_room_for_kv(needed)
-        if not fits:
-            self._no_kv = (self._residency.changes, self._now + STEPS_UNTIL_REPEATED, needed)
-        return fits
+            self._make_room_for_kv(needed)
+        return True
+
+    def _live_kv(self) -> int:
+        """Evictable tokens of KV that are live; found again only after changes, by a lock a trajectory."""
+        live = self._live()
+        if self._live_kv_key != self._live_key:
+            self._live_kv_key = self._live_key
+            evictable = self._cache.full_evictable_size()
+            with self._residency.kept(live):
+                self._live_kv_tokens = int(evictable - self._cache.full_evictable_size())
+        return self._live_kv_tokens
 
     def _make_room_for_kv(self, tokens: int) -> None:
         from sglang.srt.mem_cache.base_prefix_cache import EvictParams
