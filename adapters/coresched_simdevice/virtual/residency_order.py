@@ -23,8 +23,8 @@ class ResidencyChecker(OrderChecker[ResidencyPass]):
         self._live: dict[str, int] = {}
         self.held_back = 0
         """Passes that ended with a request held back."""
-        self.started_cold = 0
-        """Requests that were not cached and that the guard let start."""
+        self.started_beside = 0
+        """Requests that were not cached and started beside others."""
 
     def ordered(self, one: ResidencyPass, waiting: list[ReferenceWaiting]) -> list[ReferenceWaiting]:
         self._learn_gaps(one)
@@ -42,6 +42,10 @@ class ResidencyChecker(OrderChecker[ResidencyPass]):
         offered = [each.id for each in one.offered]
         self.same("offered", offered, one.ordered[: len(offered)])
         may_start = self._may_start(one)
+        cold = [each for each in one.offered if each.id not in self._warm and not each.held_back]
+        if any(not each.alone for each in cold):
+            live = self._live.keys() | {each.label for each in one.waiting}
+            self.same("live trajectories evicted for a new one", live.intersection(one.lost), [])
         for each in one.offered:
             waits = self._waits(each, may_start)
             if each.held_back != waits:
@@ -50,8 +54,8 @@ class ResidencyChecker(OrderChecker[ResidencyPass]):
                     f"{may_start} may start cold, {sum(self._live.values())} tokens are live, {each}"
                 )
             if each.id not in self._warm:
-                self.started_cold += not waits
                 may_start = 0 if waits or not self._has_kv(each) else may_start - 1
+        self.started_beside += sum(not each.alone for each in cold)
         waiting = [each.id for each in one.offered if each.held_back]
         self.held_back += bool(waiting)
         self.same("held back", waiting, offered[-1:] if waiting else [])
