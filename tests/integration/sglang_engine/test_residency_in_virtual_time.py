@@ -1,4 +1,4 @@
-"""routing-residency in SGLang's real scheduler, in virtual time: reuse without a C_A, the guard, and its proof."""
+"""routing-residency in SGLang's real scheduler, in virtual time: reuse without C_A, guard, order proof."""
 
 import json
 from collections.abc import Callable

@@ -179,7 +179,7 @@ def stuck() -> Seen:
 def learned(one: VirtualEngine, trajectories: int) -> dict[str, list[int]]:
     """The next prompts of trajectories t0, t1 and so on that had two turns each, one after the other.
 
-    So the gaps between turns are known, and each is live. It has one of 16 state slots; one that runs takes 5.
+    So the gaps between turns are known, and each is live. It has one of 16 state slots; one running takes 5.
     """
     texts = {f"t{number}": list(prompt(1000 * number, 600)) for number in range(trajectories)}
     for turn in (1, 2):
