@@ -26,8 +26,8 @@ class Guard:
 
     A trajectory is live while one of its requests waits or runs, and between two turns while ``gaps`` expects
     it back. Requests of trajectories in ``policy``, which are cached, are never held back; nor is any while
-    nothing runs, so that the engine never stands still; nor, where the engine orders ``by_priority``, one that
-    its priority puts before a cached one, which would have to wait with it.
+    nothing runs, so that the engine never stands still; nor, where the engine orders ``by_priority``, one
+    that its priority puts before a cached one, which would have to wait with it.
     """
 
     def __init__(
