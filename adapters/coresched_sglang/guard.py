@@ -26,16 +26,24 @@ class Guard:
 
     A trajectory is live while one of its requests waits or runs, and between two turns while ``gaps`` expects
     it back. Requests of trajectories in ``policy``, which are cached, are never held back; nor is any while
-    nothing runs, so that the engine never stands still.
+    nothing runs, so that the engine never stands still; nor, where the engine orders ``by_priority``, one
+    that its priority puts before a cached one, which would have to wait with it.
     """
 
     def __init__(
-        self, tree_cache: Any, residency: Residency, policy: ResidencyPolicy, gaps: TurnGaps
+        self,
+        tree_cache: Any,
+        residency: Residency,
+        policy: ResidencyPolicy,
+        gaps: TurnGaps,
+        by_priority: bool = False,
     ) -> None:
         self._cache = tree_cache
         self._residency = residency
         self._policy = policy
         self._gaps = gaps
+        self._by_priority = by_priority
+        self._before_cached: frozenset[int] = frozenset()
         self._states: StatePool | None = state_pool(tree_cache)
         self._now = 0
         self._queue: Sequence[Any] = ()
@@ -43,7 +51,8 @@ class Guard:
         self._live_key: Hashable = None
         self._live_nodes: set[Any] = set()
         self._may_start = 0
-        self._no_kv = (-1, 0, 0)
+        self._live_kv_key: Hashable = None
+        self._live_kv_tokens = 0
         self.passes_held_back = 0
         """Passes in which a request had to wait."""
         self.states_evicted = 0
@@ -58,8 +67,11 @@ class Guard:
         ``version`` differs whenever other requests are in the queue.
         """
         self._queue, self._version, self._now = queue, version, now
+        if self._by_priority:
+            cached_places = (place for place in reversed(range(len(queue))) if self._is_cached(queue[place]))
+            self._before_cached = frozenset(map(id, queue[: next(cached_places, 0)]))
         starting = min(len(queue), places)
-        cached = sum(label_of(request) in self._policy for request in queue[:starting])
+        cached = sum(map(self._is_cached, queue[:starting]))
         self._may_start = cold = starting - cached
         if self._states is None or not starting:
             return
@@ -72,7 +84,7 @@ class Guard:
 
     def holds_back(self, adder: Any, request: Any) -> bool:
         """Whether SGLang's PrefillAdder must not admit the request in this pass."""
-        if label_of(request) in self._policy:
+        if self._is_cached(request):
             return False
         if self._may_start > 0 and self._has_kv(adder, request):
             self._may_start -= 1
@@ -80,8 +92,13 @@ class Guard:
         self._may_start = 0
         if not adder.running_batch.reqs and not adder.can_run_list:
             return False
+        if id(request) in self._before_cached:
+            return False
         self.passes_held_back += 1
         return True
+
+    def _is_cached(self, request: Any) -> bool:
+        return label_of(request) in self._policy
 
     def _live(self) -> set[Any]:
         """The nodes of trajectories that are live and between two turns, or wait."""
@@ -123,20 +140,23 @@ class Guard:
     def _has_kv(self, adder: Any, request: Any) -> bool:
         """Whether the KV of a cold request fits beside what runs and what is live."""
         needed = kv_tokens_needed(request)
-        evictable = self._cache.full_evictable_size()
-        if adder.rem_total_tokens - KV_GROWTH * evictable >= needed:
+        if adder.rem_total_tokens - KV_GROWTH * self._cache.full_evictable_size() >= needed:
             return True
-        changes, until, refused = self._no_kv
-        if changes == self._residency.changes and self._now < until and needed >= refused:
+        if adder.rem_total_tokens - KV_GROWTH * self._live_kv() < needed:
             return False
         with self._residency.kept(self._live()):
-            live = evictable - self._cache.full_evictable_size()
-            fits = bool(adder.rem_total_tokens - (KV_GROWTH - 1) * live >= needed)
-            if fits:
-                self._make_room_for_kv(needed)
-        if not fits:
-            self._no_kv = (self._residency.changes, self._now + STEPS_UNTIL_REPEATED, needed)
-        return fits
+            self._make_room_for_kv(needed)
+        return True
+
+    def _live_kv(self) -> int:
+        """Evictable tokens of KV that are live; found again only after changes, by a lock a trajectory."""
+        live = self._live()
+        if self._live_kv_key != self._live_key:
+            self._live_kv_key = self._live_key
+            evictable = self._cache.full_evictable_size()
+            with self._residency.kept(live):
+                self._live_kv_tokens = int(evictable - self._cache.full_evictable_size())
+        return self._live_kv_tokens
 
     def _make_room_for_kv(self, tokens: int) -> None:
         from sglang.srt.mem_cache.base_prefix_cache import EvictParams

@@ -44,7 +44,7 @@ class RoutingResidency(Ordering):
         super().__init__(ROUTING_RESIDENCY, self._policy, by_priority=by_priority, lowest_first=lowest_first)
         self._gaps = TurnGaps()
         self._residency = Residency(tree_cache, self._policy, self._turn_ended)
-        self._guard = Guard(tree_cache, self._residency, self._policy, self._gaps)
+        self._guard = Guard(tree_cache, self._residency, self._policy, self._gaps, by_priority)
         self._guarded = guarded
         self._scheduler: Any = None
         self._now = 0

@@ -39,8 +39,8 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "sglang-policies",
         summary="scheduling policies inside SGLang's real scheduler, on a simulated device",
         description="Run batches of multi-turn trajectories on SGLang's own scheduler and caches in virtual\n"
-        "time, once for each policy: SGLang's own and routing-prefix with several label capacities.\n"
-        "Each run is a process of its own, two at once.",
+        "time, once for each policy: SGLang's own, routing-prefix with several label capacities and\n"
+        "routing-residency. Each run is a process of its own, two at once.",
         example="python -m bench sglang-policies --sglang-python .venv-sglang/bin/python",
     )
     parser.add_argument(
@@ -49,9 +49,15 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         required=True,
         help="the Python of an environment that has sglang and coresched",
     )
-    parser.add_argument("--quick", action="store_true", help="small batches, one model, three policies")
+    parser.add_argument("--quick", action="store_true", help="small batches, one model, four policies")
     parser.add_argument("--setup", choices=[setup.name for setup in SETUPS], help="only this set-up")
     parser.add_argument("--model", choices=list(MODELS), help="only this model")
+    parser.add_argument(
+        "--policy",
+        choices=list(dict.fromkeys(policy.name for policy in POLICIES)),
+        action="append",
+        help="only this policy; may be given several times",
+    )
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of lengths and tokens")
     parser.add_argument(
@@ -69,11 +75,13 @@ def run(args: argparse.Namespace) -> int:
     models = [model for model in MODELS if args.model in (None, model)]
     if args.quick:
         setups, models = [smaller(setup) for setup in setups], models[:1]
+    policies = QUICK_POLICIES if args.quick else POLICIES
     runs = [
         Run(setup, model, policy, args.seed, args.charge_scheduler)
         for setup in setups
         for model in models
-        for policy in (QUICK_POLICIES if args.quick else POLICIES)
+        for policy in policies
+        if args.policy is None or policy.name in args.policy
     ]
     machine = this_machine()
     results: Results = {}

@@ -23,5 +23,11 @@ class Policy:
 SGLANG = tuple(map(Policy, ("fcfs", "lpm", "dfs-weight", "routing-key", "hrrn", "shortest-prefill-first")))
 ROUTING_PREFIX = Policy("routing-prefix")
 CAPACITIES = (4, 8, 12, 24, 48, 1000)
-POLICIES = (*SGLANG, ROUTING_PREFIX, *(Policy("routing-prefix", capacity) for capacity in CAPACITIES))
-QUICK_POLICIES = (Policy("fcfs"), Policy("lpm"), ROUTING_PREFIX)
+ROUTING_RESIDENCY = Policy("routing-residency")
+POLICIES = (
+    *SGLANG,
+    ROUTING_PREFIX,
+    *(Policy("routing-prefix", capacity) for capacity in CAPACITIES),
+    ROUTING_RESIDENCY,
+)
+QUICK_POLICIES = (Policy("fcfs"), Policy("lpm"), ROUTING_PREFIX, ROUTING_RESIDENCY)

@@ -65,7 +65,9 @@ class SetUp:
 # The queue stays below 128, where lpm gives up matching prefixes; and it does not.
 SHORT_QUEUE = SetUp("short-queue", samples=96, sample_concurrency=48)
 LONG_QUEUE = SetUp("long-queue", samples=200, sample_concurrency=200)
-SETUPS = (SHORT_QUEUE, LONG_QUEUE)
+# More trajectories between two turns than the state slots can hold beside the running requests.
+LONG_STAGES = SetUp("long-stages", samples=96, sample_concurrency=96, environment_s=5.0)
+SETUPS = (SHORT_QUEUE, LONG_QUEUE, LONG_STAGES)
 
 
 def smaller(setup: SetUp) -> SetUp:

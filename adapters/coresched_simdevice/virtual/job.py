@@ -10,7 +10,7 @@ from coresched.errors import InputError
 from coresched.trajectory.schema import Trajectory
 from coresched_simdevice.virtual.batch import BatchResult, BatchSettings, run_batch
 from coresched_simdevice.virtual.engine import VirtualEngine
-from coresched_simdevice.virtual.passes import recorded_passes
+from coresched_simdevice.virtual.recording import recorded_passes
 
 
 class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -24,7 +24,7 @@ class Job(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Variables that are read at boot, such as CORESCHED_LABEL_CAPACITY; not the simulated device's."""
     charge_scheduler: bool = False
     passes: str | None = None
-    """A file to write each scheduling pass to; routing-prefix only. See `passes.Pass`."""
+    """A file to write each scheduling pass to; of our policies only. See `passes.Pass`."""
 
 
 def read_job(text: bytes) -> Job:

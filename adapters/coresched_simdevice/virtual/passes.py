@@ -1,15 +1,9 @@
-"""What each scheduling pass of routing-prefix saw and did, written down from outside."""
+"""What each scheduling pass of a policy of ours saw and did: the record that the order proof reads."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
-from coresched_sglang.names import ROUTING_PREFIX
-
-from coresched.errors import InputError
-from coresched_simdevice.virtual.engine import VirtualEngine
 
 
 class Queued(msgspec.Struct, frozen=True, array_like=True):
@@ -21,21 +15,11 @@ class Queued(msgspec.Struct, frozen=True, array_like=True):
     """Its number in the order in which requests first joined the queue, from 1."""
 
 
-class Asked(msgspec.Struct, frozen=True, array_like=True):
-    """A prefix hit that the policy asked SGLang for, in tokens."""
-
-    id: str
-    hit: int
-
-
-class Pass(msgspec.Struct, frozen=True):
+class Pass(msgspec.Struct, frozen=True, kw_only=True):
     """One pass over the waiting queue, and the prefill batch that SGLang made after it."""
 
     waiting: tuple[Queued, ...]
     """The queue before the pass."""
-    labels: tuple[str, ...]
-    """The label set before the pass, the label that was touched longest ago first."""
-    asked: tuple[Asked, ...]
     ordered: tuple[str, ...]
     """Ids of the queue after the pass."""
     admitted: tuple[str, ...]
@@ -44,82 +28,92 @@ class Pass(msgspec.Struct, frozen=True):
     """Ids of the batch that had been admitted before: a prefill in chunks, or running requests mixed in."""
 
 
-class PassRecorder:
-    """Hands every pass of an engine to ``write``. To be made before the engine runs.
+class Asked(msgspec.Struct, frozen=True, array_like=True):
+    """A prefix hit that the policy asked SGLang for, in tokens."""
 
-    It wraps SGLang's and the adapter's objects; none of what they do depends on it. Raises InputError for
-    another policy than routing-prefix.
-    """
-
-    def __init__(self, engine: VirtualEngine, write: Callable[[Pass], object]) -> None:
-        scheduler = self._scheduler = engine.scheduler
-        policy = scheduler.policy
-        if scheduler.schedule_policy != ROUTING_PREFIX or policy.ordering is None:
-            raise InputError(
-                f"schedule_policy is {scheduler.schedule_policy!r}; only routing-prefix's passes are recorded"
-            )
-        self._write = write
-        self._ordering = policy.ordering
-        self._entries: dict[str, int] = {}
-        self._asked: list[Asked] = []
-        self._waiting: tuple[Queued, ...] = ()
-        self._labels: tuple[str, ...] = ()
-        self._ordered: tuple[str, ...] | None = None
-        self._add, scheduler._add_request_to_queue = scheduler._add_request_to_queue, self._joined
-        self._calc, policy.calc_priority = policy.calc_priority, self._ordered_pass
-        self._batch, scheduler.get_new_batch_prefill = scheduler.get_new_batch_prefill, self._new_batch
-        self._match, self._ordering._match = self._ordering._match, self._matched
-
-    def _joined(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        self._entries.setdefault(request.rid, len(self._entries) + 1)
-        return self._add(request, *args, **kwargs)
-
-    def _ordered_pass(self, waiting_queue: list[Any], *args: Any, **kwargs: Any) -> Any:
-        self._asked = []
-        self._waiting = tuple(
-            Queued(request.rid, request.routing_key, self._entries[request.rid]) for request in waiting_queue
-        )
-        self._labels = tuple(self._ordering._policy.labels())
-        result = self._calc(waiting_queue, *args, **kwargs)
-        self._ordered = tuple(request.rid for request in waiting_queue)
-        return result
-
-    def _matched(self, request: Any) -> Any:
-        result = self._match(request)
-        self._asked.append(Asked(request.rid, int(request.num_matched_prefix_tokens)))
-        return result
-
-    def _new_batch(self, *args: Any, **kwargs: Any) -> Any:
-        self._ordered = None
-        plan = self._batch(*args, **kwargs)
-        if self._ordered is not None:
-            batch = [] if plan.batch_to_run is None else [request.rid for request in plan.batch_to_run.reqs]
-            waited = set(self._ordered) - {request.rid for request in self._scheduler.waiting_queue}
-            self._write(
-                Pass(
-                    waiting=self._waiting,
-                    labels=self._labels,
-                    asked=tuple(self._asked),
-                    ordered=self._ordered,
-                    admitted=tuple(rid for rid in batch if rid in waited),
-                    continued=tuple(rid for rid in batch if rid not in waited),
-                )
-            )
-        return plan
+    id: str
+    hit: int
 
 
-@contextmanager
-def recorded_passes(engine: VirtualEngine, path: str | Path) -> Iterator[None]:
-    """Write the passes of an engine to a file, one JSON object a line. Raises as `PassRecorder` does."""
-    with open(path, "wb") as file:
-        encode = msgspec.json.Encoder().encode
-        PassRecorder(engine, lambda one: file.write(encode(one) + b"\n"))
-        yield
+class PrefixPass(Pass, frozen=True, kw_only=True, tag="routing-prefix"):
+    labels: tuple[str, ...]
+    """The label set before the pass, the label that was touched longest ago first."""
+    asked: tuple[Asked, ...]
 
 
-def read_passes(path: str | Path) -> Iterable[Pass]:
-    """What `recorded_passes` wrote."""
-    decode = msgspec.json.Decoder(Pass).decode
+class Cached(msgspec.Struct, frozen=True, array_like=True):
+    """What SGLang's tree has for a waiting request before the pass, by its read-only match."""
+
+    id: str
+    tokens: int
+    """Tokens that the request could reuse."""
+    inserted: int
+    """Tokens of its trajectory up to where the tree was last given it."""
+
+
+class Ended(msgspec.Struct, frozen=True, array_like=True):
+    """A turn of a trajectory that ended and was inserted since the pass before."""
+
+    label: str
+    forward: int
+
+
+class Held(msgspec.Struct, frozen=True, array_like=True):
+    """A trajectory that the cache holds, and whether the guard took it for live."""
+
+    label: str
+    tokens: int
+    live: bool
+
+
+class Slots(msgspec.Struct, frozen=True, array_like=True):
+    """The state slots when the guard had made room."""
+
+    free: int
+    size: int
+    per_request: int
+
+
+class Offered(msgspec.Struct, frozen=True, array_like=True):
+    """A request that SGLang was about to admit, and what was there of KV, in tokens."""
+
+    id: str
+    needed: int
+    room: int
+    """Free or evictable, without what running requests have reserved."""
+    evictable: int
+    alone: bool
+    """Nothing runs, and nothing was admitted in this pass."""
+    held_back: bool
+
+
+class ResidencyPass(Pass, frozen=True, kw_only=True, tag="routing-residency"):
+    forward: int
+    """The engine's forwards at the end of the pass before; the clock of the gaps."""
+    cached: tuple[Cached, ...]
+    """Of the waiting requests for which the tree has anything."""
+    ended: tuple[Ended, ...]
+    running: tuple[str | None, ...]
+    """Labels of the running requests."""
+    places: int
+    """Requests that may run beside these."""
+    resident: tuple[str, ...]
+    """Labels that the policy took for cached when the guard had made room, sorted."""
+    slots: Slots | None
+    """None for a model without recurrent states."""
+    live_asked: bool
+    """Whether the guard needed to know who is live."""
+    held: tuple[Held, ...] | None
+    """None where it did not look again, for nothing had changed since it last did."""
+    offered: tuple[Offered, ...]
+    """In SGLang's order; the pass ends with the first that is held back."""
+    lost: tuple[str, ...]
+    """Labels that the cache could resume before the pass and not after it."""
+
+
+def read_passes(path: str | Path) -> Iterable[PrefixPass | ResidencyPass]:
+    """What `recording.recorded_passes` wrote."""
+    decode = msgspec.json.Decoder(PrefixPass | ResidencyPass).decode
     with open(path, "rb") as file:
         for line in file:
             yield decode(line)

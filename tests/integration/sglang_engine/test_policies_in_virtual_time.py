@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from coresched_simdevice.virtual.order import OrderError, check_passes
-from coresched_simdevice.virtual.passes import Pass, read_passes
+from coresched_simdevice.virtual.order import OrderError, PrefixChecker, check_all
+from coresched_simdevice.virtual.passes import PrefixPass, read_passes
 
 from bench.sglang_policies.policies import Policy
 from bench.sglang_policies.processes import Run, carry_out_all
@@ -116,14 +116,14 @@ def test_two_runs_are_equal_on_every_number(results: Results, passes: Path) -> N
 def test_every_pass_is_that_of_the_specification(
     results: Results, passes: Path, name: str, label_capacity: int
 ) -> None:
-    run = list(read_passes(passes / name))
-    assert check_passes(run, label_capacity) == results[name]["scheduling_passes"] > 100
+    run = prefix_passes(passes / name)
+    assert check_all(PrefixChecker(label_capacity), run) == results[name]["scheduling_passes"] > 100
     assert sum(len(one.admitted) for one in run) == results[name]["turns"] + results[name]["retractions"]
     assert any(order_before(one) != one.ordered for one in run)
 
 
 def test_the_proof_has_chunked_prefill_and_retraction_in_it(results: Results, passes: Path) -> None:
-    run = list(read_passes(passes / "little KV"))
+    run = prefix_passes(passes / "little KV")
     assert sum(bool(one.continued) for one in run) > 20
     assert results["little KV"]["retractions"] > 0
 
@@ -138,14 +138,20 @@ def test_the_proof_has_chunked_prefill_and_retraction_in_it(results: Results, pa
     ],
     ids=["order", "hits asked", "label set", "admission"],
 )
-def test_a_doctored_record_is_found(results: Results, passes: Path, fault: Callable[[Pass], Pass]) -> None:
-    run = list(read_passes(passes / "long routing-prefix"))
+def test_a_doctored_record_is_found(
+    results: Results, passes: Path, fault: Callable[[PrefixPass], PrefixPass]
+) -> None:
+    run = prefix_passes(passes / "long routing-prefix")
     places = [place for place, one in enumerate(run) if one.asked and one.admitted and len(one.ordered) > 2]
     for place in places[:: max(1, len(places) // 10)]:
         doctored = [*run[:place], fault(run[place]), *run[place + 1 :]]
         with pytest.raises(OrderError, match=f"pass {place + 1}: "):
-            check_passes(doctored, STATE_SLOTS)
+            check_all(PrefixChecker(STATE_SLOTS), doctored)
 
 
-def order_before(one: Pass) -> tuple[str, ...]:
+def prefix_passes(path: Path) -> list[PrefixPass]:
+    return [one for one in read_passes(path) if isinstance(one, PrefixPass)]
+
+
+def order_before(one: PrefixPass) -> tuple[str, ...]:
     return tuple(each.id for each in one.waiting)

@@ -155,3 +155,20 @@ def test_bad_calls_are_refused(seen: dict[str, Seen], attempt: str, message: str
 def test_an_engine_that_cannot_serve_says_why(seen: dict[str, Seen], case: str, message: str) -> None:
     assert message in seen[case]["error"]
     assert "\n" not in seen[case]["error"]
+
+
+def test_what_is_not_cached_waits_for_the_guard_and_what_is_does_not(seen: dict[str, Seen]) -> None:
+    fcfs, ours = (seen[f"returning, {policy}"] for policy in ("fcfs", "routing-residency"))
+    assert fcfs["started"] == ["t0-3", "cold", "none", "t1-3"]
+    assert fcfs["cached"]["t1-3"] == 0
+    assert ours["started"] == ["t0-3", "t1-3", "cold", "none"]
+    assert ours["waited"] == ["cold", "none"]
+    assert ours["cached"]["t0-3"] == ours["cached"]["t1-3"] > 600
+
+
+def test_the_guard_holds_nothing_back_while_nothing_runs(seen: dict[str, Seen]) -> None:
+    ours = seen["nothing runs, routing-residency"]
+    assert ours["ended"] == ["new-0", "new-1", "new-2"]
+    assert ours["queue_s"][0] == 0.0
+    assert ours["second waits for the first"] is True
+    assert seen["nothing runs, fcfs"]["queue_s"][1] == 0.0

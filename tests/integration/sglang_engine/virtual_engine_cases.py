@@ -176,6 +176,50 @@ def stuck() -> Seen:
     return {}
 
 
+def learned(one: VirtualEngine, trajectories: int) -> dict[str, list[int]]:
+    """The next prompts of trajectories t0, t1 and so on that had two turns each, one after the other.
+
+    So the gaps between turns are known, and each is live. It has one of 16 state slots; one running takes 5.
+    """
+    texts = {f"t{number}": list(prompt(1000 * number, 600)) for number in range(trajectories)}
+    for turn in (1, 2):
+        for label, text in texts.items():
+            one.submit(f"{label}-{turn}", text, 30, label)
+            (finished,) = one.advance()
+            text += [*finished.output_ids, *prompt(20_000, 100)]
+    return texts
+
+
+def returning(policy: str) -> Seen:
+    """While a third turn runs, two new requests come, one of them without a label, and then a third turn."""
+    one = engine(schedule_policy=policy, mamba_max_states_per_path=1)
+    texts, now = learned(one, 8), one.now_s
+    one.submit("t0-3", texts["t0"], 60, "t0")
+    one.submit("cold", prompt(30_000, 600), 30, "cold", at=now + 0.2)
+    one.submit("none", prompt(31_000, 600), 30, at=now + 0.2)
+    one.submit("t1-3", texts["t1"], 60, "t1", at=now + 0.5)
+    finished = one.advance()
+    return {
+        "started": [each.request_id for each in sorted(finished, key=lambda each: each.started_s or 0.0)],
+        "waited": [each.request_id for each in finished if each.queue_s > 0.1],
+        "cached": {each.request_id: each.cached_tokens for each in finished},
+    }
+
+
+def nothing_runs(policy: str) -> Seen:
+    """Three new requests come where each would evict a live trajectory."""
+    one = engine(schedule_policy=policy, mamba_max_states_per_path=1)
+    learned(one, 12)
+    for number in range(3):
+        one.submit(f"new-{number}", prompt(40_000 + 1000 * number, 600), 10, f"new-{number}")
+    finished = {each.request_id: each for each in one.advance()}
+    return {
+        "ended": sorted(finished),
+        "queue_s": [finished[f"new-{number}"].queue_s for number in range(3)],
+        "second waits for the first": finished["new-1"].started_s == finished["new-0"].finished_s,
+    }
+
+
 CASES: dict[str, Callable[[], Seen]] = {
     "alone": alone,
     "whole": whole,
@@ -191,6 +235,10 @@ CASES: dict[str, Callable[[], Seen]] = {
     "unknown policy": lambda: refused(schedule_policy="none such"),
     "no model": lambda: refused(model_path="/no/such/model"),
     "stuck": stuck,
+    "returning, fcfs": lambda: returning("fcfs"),
+    "returning, routing-residency": lambda: returning("routing-residency"),
+    "nothing runs, fcfs": lambda: nothing_runs("fcfs"),
+    "nothing runs, routing-residency": lambda: nothing_runs("routing-residency"),
 }
 
 

@@ -131,5 +131,5 @@ def test_results_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> N
     assert rows[1][1] == "101.0"
     found = json.loads(as_json("command", MACHINE, "0.5.23", results))
     assert found["sglang"] == "0.5.23"
-    assert [row["policy"] for row in found["rows"]] == ["fcfs", "routing-prefix"] * 2
+    assert [row["policy"] for row in found["rows"]] == ["fcfs", "routing-prefix"] * 3
     assert found["setups"]["long-queue"]["samples"] == 200

@@ -189,9 +189,9 @@ def test_without_states_a_trajectory_is_cached_while_half_of_its_kv_is() -> None
 def learned(engine: Engine, labels: str, gap: int = 10) -> None:
     """Each trajectory has two turns, ``gap`` forwards apart."""
     for label in labels:
-        engine.serve(Request(f"{label}1", label))
+        engine.serve(Request(f"{label}1", label, priority=0))
         engine.decode(gap - 1)
-        engine.serve(Request(f"{label}2", label))
+        engine.serve(Request(f"{label}2", label, priority=0))
 
 
 def test_what_no_live_trajectory_needs_is_evicted_though_it_was_used_last() -> None:
@@ -224,6 +224,20 @@ def test_a_cold_trajectory_waits_while_it_would_evict_a_live_one_and_a_cached_on
     engine.send(Request("b2", "b"))
     assert engine.step() == "b2"
     assert [request.rid for request in engine.queue] == ["e1"]
+
+
+def test_a_priority_before_a_cached_trajectory_is_not_held_back() -> None:
+    engine = Engine(Cache(slots=12), places=3, by_priority=True)
+    learned(engine, "x")
+    for label in "abcd":
+        engine.serve(Request(f"{label}1", label, priority=0))
+    engine.send(Request("a2", "a", priority=0))
+    assert engine.step() == "a2"
+    engine.send(
+        Request("late", "e", priority=0), Request("first", priority=9), Request("b2", "b", priority=0)
+    )
+    assert engine.step() == "first b2"
+    assert [request.rid for request in engine.queue] == ["late"]
 
 
 def test_it_starts_when_a_trajectory_does_not_come_back() -> None:

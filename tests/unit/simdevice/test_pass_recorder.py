@@ -4,20 +4,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from coresched_simdevice.virtual.passes import PassRecorder
+from coresched_simdevice.virtual.recording import pass_recorder
 
 from coresched.errors import InputError
 
 
 @pytest.mark.parametrize(
-    ("name", "policy"),
+    ("name", "policy", "is_said"),
     [
-        ("fcfs", SimpleNamespace()),
-        ("routing-residency", SimpleNamespace(ordering=object())),
-        ("routing-prefix", SimpleNamespace(ordering=None)),  # the prefix cache is off
+        ("fcfs", SimpleNamespace(), "'fcfs'; only the passes of routing-prefix and routing-residency are"),
+        ("routing-prefix", SimpleNamespace(ordering=None), "'routing-prefix' without a prefix cache; only"),
     ],
 )
-def test_only_routing_prefix_has_passes_to_record(name: str, policy: Any) -> None:
+def test_only_our_policies_have_passes_to_record(name: str, policy: Any, is_said: str) -> None:
     engine: Any = SimpleNamespace(scheduler=SimpleNamespace(schedule_policy=name, policy=policy))
-    with pytest.raises(InputError, match=f"schedule_policy is '{name}'; only routing-prefix's"):
-        PassRecorder(engine, lambda one: None)
+    with pytest.raises(InputError, match=f"schedule_policy is {is_said}"):
+        pass_recorder(engine, lambda one: None)
