@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from coresched_engine.counts import Counts
@@ -22,6 +22,30 @@ _OWN = {
 _CALLED = {"changes": "order_changes"}
 _ADMITTED = "Requests admitted, by whether their label was in the policy's first tier."
 _ADMITTED_BY = {"hits": "hit", "misses": "miss", "unlabelled": "none"}
+
+
+def counter_families(
+    kind: type[Counts], labels: tuple[str, ...], values: Iterable[tuple[tuple[str, ...], Counts]]
+) -> Iterator[Any]:
+    """The same counters for a scrape: of each of ``values``, the values of ``labels`` and its counts.
+
+    ``kind`` is the class of these counts.
+    """
+    from prometheus_client.core import CounterMetricFamily
+
+    family, found = f"coresched_{kind.FAMILY}", list(values)
+    for field, text in (_COMMON | _OWN).items():
+        if field in kind.__dataclass_fields__:
+            name = f"{family}_{_CALLED.get(field, field)}"
+            metric = CounterMetricFamily(name, text, labels=labels)
+            for own, counts in found:
+                metric.add_metric(own, getattr(counts, field))
+            yield metric
+    admitted = CounterMetricFamily(f"{family}_admitted", _ADMITTED, labels=(*labels, "label"))
+    for own, counts in found:
+        for field, by in _ADMITTED_BY.items():
+            admitted.add_metric((*own, by), getattr(counts, field))
+    yield admitted
 
 
 class CounterSet:

@@ -1,4 +1,4 @@
-"""What vLLM loads in each of its processes: a check of the configuration in the one that reads it."""
+"""What vLLM loads in each of its processes: work for the one that reads the configuration."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _HOOKED = "_coresched_checked"
 def register() -> None:
     """Have `EngineArgs.create_engine_config` refuse what cannot work with a scheduler of this adapter.
 
-    Nothing is different for other schedulers. The processes of the engine read no arguments and are left
-    alone; the scheduler itself checks there, too.
+    The process that it is called in also serves what its engines' schedulers count. Nothing is different for
+    other schedulers. The engines' own processes read no arguments and are left alone; the scheduler itself
+    checks there, too.
     """
     arguments = sys.modules.get("vllm.engine.arg_utils")
     engine_args: Any = getattr(arguments, "EngineArgs", None)
@@ -28,8 +29,10 @@ def register() -> None:
         config = original(self, *args, **kwargs)
         if is_ours(config.scheduler_config.scheduler_cls):
             from coresched_vllm.arguments import check
+            from coresched_vllm.metrics import serve_counts
 
             check(config)
+            serve_counts()
         return config
 
     setattr(create_engine_config, _HOOKED, True)

@@ -14,6 +14,7 @@ from vllm.v1.request import RequestStatus
 from coresched_vllm.arguments import check
 from coresched_vllm.compatibility import TESTED_VERSIONS, is_tested, vllm_version
 from coresched_vllm.configuration import label_capacity_of
+from coresched_vllm.metrics import publisher_of
 from coresched_vllm.names import ROUTING_PREFIX
 from coresched_vllm.queue import WaitingQueue
 from coresched_vllm.routing_prefix import RoutingPrefixOrder
@@ -57,15 +58,20 @@ class RoutingPrefix(_Mixed):  # type: ignore[misc]  # untyped where vLLM is not 
             return
         self.waiting = WaitingQueue(_is_preempted)
         self.ordering = self._make_ordering(vllm_config, kv_cache_config)
+        self._publisher = publisher_of(vllm_config, self.ordering.counts()) if self.log_stats else None
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         if self.ordering is None:
             return super().schedule(*args, **kwargs)
+        has_work = bool(self.waiting.ordered)
         self.ordering.order(self.waiting.ordered)
         running = len(self.running)
         output = super().schedule(*args, **kwargs)
         # vLLM admits at the end of `running`, and nothing in a pass that preempts, which shortens it.
-        self.ordering.admitted(self.running[running:])
+        admitted = self.running[running:]
+        self.ordering.admitted(admitted)
+        if self._publisher is not None and (has_work or admitted):
+            self._publisher.publish(self.ordering.counts())
         return output
 
     def _make_ordering(self, vllm_config: Any, kv_cache_config: Any) -> RoutingPrefixOrder:

@@ -236,6 +236,27 @@ def refusals() -> Facts:
     return facts
 
 
+def metrics() -> Facts:
+    """What this process, which is front end and engine at once, would answer a scrape."""
+    from prometheus_client import REGISTRY
+
+    engine = engine_of(HYBRID)
+    run_batch(engine, BATCH)
+    counts = engine.scheduler.ordering.counts()
+    samples = [sample for family in REGISTRY.collect() for sample in family.samples]
+    ours = [sample for sample in samples if sample.name.startswith("coresched_")]
+    return {
+        "queries": [sample.value for sample in ours if sample.name == "coresched_prefix_queries_total"],
+        "admitted": {
+            sample.labels["label"]: sample.value
+            for sample in ours
+            if sample.name == "coresched_prefix_admitted_total"
+        },
+        "labels": sorted(set(ours[0].labels)),
+        "counted": [counts.queries, counts.hits, counts.misses, counts.unlabelled],
+    }
+
+
 def plugin_is_loaded() -> bool:
     from vllm.engine.arg_utils import EngineArgs
 

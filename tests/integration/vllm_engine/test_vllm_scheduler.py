@@ -15,7 +15,7 @@ pytestmark = pytest.mark.vllm
 
 SCENARIOS = (
     *("hybrid_under_pressure", "dense_under_pressure", "without_pressure", "unlabelled", "asynchronous"),
-    *("order", "preemption_storm", "aborts", "reset", "labels", "start", "refusals"),
+    *("order", "preemption_storm", "aborts", "reset", "labels", "start", "refusals", "metrics"),
 )
 VARIABLES = ("CORESCHED_LABEL_CAPACITY", "CORESCHED_PLAN")
 
@@ -158,3 +158,12 @@ def test_what_cannot_work_is_refused_before_an_engine_is_made(outcomes: Outcomes
     assert facts["capacity"].startswith('label_capacity in additional_config["coresched"] is 0; it must be')
     assert facts["priority by"] == facts["capacity by"] == ["create_engine_config"]
     assert facts["vllm's own"] == "Scheduler"
+
+
+def test_the_counts_are_among_vllms_metrics(outcomes: Outcomes) -> None:
+    facts = outcomes["metrics"]
+    queries, hits, misses, unlabelled = facts["counted"]
+    assert facts["queries"] == [queries]
+    assert facts["admitted"] == {"hit": hits, "miss": misses, "none": unlabelled}
+    assert facts["labels"] == ["engine", "model_name"]
+    assert (queries, hits, misses) == (80, 80, 20)
