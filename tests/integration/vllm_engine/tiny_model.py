@@ -18,6 +18,9 @@ def write_model(folder: Path) -> Path:
         layer_types=["conv", "conv", "full_attention", "conv"],
         block_auto_adjust_ff_dim=False,
         conv_L_cache=3,
+        conv_dim=64,  # vLLM reads these, transformers has hidden_size for all of them
+        conv_dim_out=64,
+        conv_bias=False,
         max_position_embeddings=8_192,
         initializer_range=0.25,
         torch_dtype="float32",
