@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
-import pkgutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
+
+from coresched_engine.places import Place, names_in_init, resolve
 
 from coresched_sglang.names import POLICIES, ROUTING_PREFIX
 
 TESTED_VERSIONS = ("0.5.20", "0.5.22", "0.5.23")
 
 _REQUEST_FIELDS = ("routing_key", "num_matched_prefix_tokens", "priority")
-
-
-@dataclass(frozen=True)
-class Place:
-    """A function or method of SGLang and its first parameters; what follows them is passed on unread."""
-
-    path: str
-    parameters: tuple[str, ...]
-
 
 PLACES = (
     Place("sglang.srt.plugins.hook_registry.HookRegistry.register", ("target", "hook", "hook_type")),
@@ -75,25 +65,24 @@ MATCH_BEFORE = Place("sglang.srt.managers.schedule_policy.match_prefix_for_req",
 
 def sglang_version() -> str:
     """The version SGLang gives itself, or "of unknown version"."""
-    return str(getattr(_resolve("sglang"), "__version__", "of unknown version"))
+    return str(getattr(resolve("sglang"), "__version__", "of unknown version"))
 
 
 def missing() -> list[str]:
     """What this adapter needs and the SGLang at hand lacks, a phrase each. Imports what it looks at."""
-    found = [reason for place in PLACES for reason in _differences(place)]
+    found = [reason for place in PLACES for reason in place.differences()]
     if prefix_match() is None:
-        found.append(f"neither {_signature(MATCH)} nor {_signature(MATCH_BEFORE)} exists")
-    request = _resolve("sglang.srt.managers.schedule_batch.Req")
-    code = getattr(getattr(request, "__init__", None), "__code__", None)
+        found.append(f"neither {MATCH} nor {MATCH_BEFORE} exists")
+    fields = names_in_init("sglang.srt.managers.schedule_batch.Req")
     for name in _REQUEST_FIELDS:
-        if code is None or name not in code.co_names:
+        if name not in fields:
             found.append(f"sglang.srt.managers.schedule_batch.Req has no {name}")
     return found
 
 
 def residency_missing() -> list[str]:
     """What routing-residency needs beyond `missing` and the SGLang at hand lacks, a phrase each."""
-    return [reason for place in RESIDENCY_PLACES for reason in _differences(place)]
+    return [reason for place in RESIDENCY_PLACES for reason in place.differences()]
 
 
 def offered_policies() -> tuple[str, ...]:
@@ -106,39 +95,14 @@ def prefix_match() -> Callable[[Any, Any], object] | None:
 
     It leaves the cached prompt tokens in the request's ``num_matched_prefix_tokens``.
     """
-    if not list(_differences(MATCH)):
-        matched: Callable[[Any, Any], object] = _resolve(MATCH.path)
+    if not list(MATCH.differences()):
+        matched: Callable[[Any, Any], object] = resolve(MATCH.path)
         return matched
-    if list(_differences(MATCH_BEFORE)):
+    if list(MATCH_BEFORE.differences()):
         return None
-    before = _resolve(MATCH_BEFORE.path)
+    before = resolve(MATCH_BEFORE.path)
 
     def match(request: Any, tree_cache: Any) -> object:
         return before(tree_cache, request, include_req=True)
 
     return match
-
-
-def _differences(place: Place) -> Iterator[str]:
-    function = _resolve(place.path)
-    if function is None:
-        yield f"{place.path} does not exist"
-        return
-    try:
-        names = tuple(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        yield f"{place.path} is no function with a signature"
-        return
-    if names[: len(place.parameters)] != place.parameters:
-        yield f"{place.path} takes ({', '.join(names)}), not ({', '.join(place.parameters)}, ...)"
-
-
-def _signature(place: Place) -> str:
-    return f"{place.path}({', '.join(place.parameters)}, ...)"
-
-
-def _resolve(path: str) -> Any:
-    try:
-        return pkgutil.resolve_name(path)
-    except (ImportError, AttributeError, ValueError):
-        return None

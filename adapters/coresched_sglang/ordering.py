@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any
+
+from coresched_engine.counts import Counts
 
 from coresched.core import AttachedOrder, Waiting
 from coresched.core.prefix import LabelTiers
@@ -15,28 +16,6 @@ from coresched_sglang.labels import Labels
 _WAITING = "_coresched_waiting"
 _RANK = "_coresched_rank"
 _SMALLEST, _LARGEST = -(1 << 63), (1 << 63) - 1
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What a policy did since it was made; every number only grows."""
-
-    FAMILY: ClassVar[str]
-    """What its metrics are called."""
-
-    passes: int
-    changes: int
-    """Passes that changed the order."""
-    seconds: float
-    """Time taken by the passes, with what they asked SGLang."""
-    hits: int
-    """Admitted requests whose label was in the policy's first tier."""
-    misses: int
-    """Admitted requests whose label was not."""
-    unlabelled: int
-    """Admitted requests without a label."""
-    refused_labels: int
-    """Requests whose label could not be one."""
 
 
 def label_of(request: Any) -> str | None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from coresched_sglang.configuration import LabelCapacity
-
-CEILING = 65_536
-"""Labels beyond which a larger set cannot matter and its own memory, about 200 bytes a label, begins to."""
+from coresched_engine.label_capacity import CEILING, LabelCapacity
 
 
 def derived_label_capacity(tree_cache: Any, hierarchical: bool) -> LabelCapacity:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from coresched_engine.counts import PrefixCounts
 
 from coresched.core import RoutingPrefixPolicy
 from coresched_sglang.names import ROUTING_PREFIX
-from coresched_sglang.ordering import Counts, Ordering
-
-
-@dataclass(frozen=True)
-class PrefixCounts(Counts):
-    FAMILY = "prefix"
-    queries: int
-    """Requests whose prefix hit was asked for."""
+from coresched_sglang.ordering import Ordering
 
 
 class RoutingPrefix(Ordering):

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from coresched_engine.counts import Counts
+
 from coresched.core import ResidencyPolicy, TurnGaps, Waiting
 from coresched_sglang.guard import Guard
 from coresched_sglang.names import ROUTING_RESIDENCY
-from coresched_sglang.ordering import Counts, Ordering
+from coresched_sglang.ordering import Ordering
 from coresched_sglang.residency import Residency
 
 

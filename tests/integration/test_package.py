@@ -107,7 +107,13 @@ def test_the_wheel_is_complete_installs_and_runs(sdist: Path, tmp_path: Path) ->
     } <= names
     assert not [name for name in names if name.endswith((".c", ".cpp", ".pyx"))]
     packages = {name.split("/")[0].split("-")[0] for name in names}
-    assert packages == {"coresched", "coresched_sglang", "coresched_simdevice"}
+    assert packages == {
+        "coresched",
+        "coresched_engine",
+        "coresched_sglang",
+        "coresched_simdevice",
+        "coresched_vllm",
+    }
     compiled = {name.split(".")[0] for name in names if name.endswith(".so")}
     sources = {
         str(path.relative_to(CHECKOUT).with_suffix("")) for path in CHECKOUT.glob("coresched/**/*.pyx")

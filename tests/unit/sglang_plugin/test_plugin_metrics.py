@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from coresched_engine.counts import PrefixCounts
 from coresched_sglang.metrics import PolicyMetrics, scheduler_metrics
-from coresched_sglang.routing_prefix import PrefixCounts
 from prometheus_client import CollectorRegistry, Counter
 
 LABELS = {"model_name": "m", "tp_rank": 0}

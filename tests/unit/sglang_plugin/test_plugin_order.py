@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from coresched_sglang.labels import UNLABELLED_BEFORE_WARNING
+from coresched_engine.labels import UNLABELLED_BEFORE_WARNING
 from coresched_sglang.routing_prefix import RoutingPrefix
 
 

@@ -1,0 +1,1 @@
+"""What the adapters into engines have in common; it knows no engine."""

@@ -1,0 +1,62 @@
+"""vLLM's waiting queue as a list that a policy can order in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+
+class WaitingQueue:
+    """The methods of vLLM's RequestQueue. Preempted requests come first, where vLLM puts them; then the rest.
+
+    A preempted request has lost its blocks and holds partial output, so vLLM resumes it before anything
+    else, the earliest first; a policy leaves that alone. ``is_preempted(request)`` is asked where requests
+    return to the front: one that was only passed over goes back among those that the policy orders.
+    """
+
+    def __init__(self, is_preempted: Callable[[Any], bool]) -> None:
+        self._is_preempted = is_preempted
+        self._preempted: list[Any] = []
+        self.ordered: list[Any] = []
+        """The requests that a policy puts into its order, in place."""
+
+    def add_request(self, request: Any) -> None:
+        self.ordered.append(request)
+
+    def peek_request(self) -> Any:
+        if not self:
+            raise IndexError("peek from an empty queue")
+        return (self._preempted or self.ordered)[0]
+
+    def pop_request(self) -> Any:
+        if not self:
+            raise IndexError("pop from an empty queue")
+        return (self._preempted or self.ordered).pop(0)
+
+    def prepend_request(self, request: Any) -> None:
+        (self._preempted if self._is_preempted(request) else self.ordered).insert(0, request)
+
+    def prepend_requests(self, requests: Iterable[Any]) -> None:
+        """Each to the front in turn, so the last of ``requests`` is first then, as in vLLM's own queue."""
+        for request in requests:
+            self.prepend_request(request)
+
+    def remove_request(self, request: Any) -> None:
+        """Raises ValueError for one that is not there."""
+        (self._preempted if request in self._preempted else self.ordered).remove(request)
+
+    def remove_requests(self, requests: Iterable[Any]) -> None:
+        """Those of ``requests`` that are there."""
+        removed = set(requests)
+        for held in (self._preempted, self.ordered):
+            held[:] = [request for request in held if request not in removed]
+
+    def __bool__(self) -> bool:
+        return bool(self._preempted or self.ordered)
+
+    def __len__(self) -> int:
+        return len(self._preempted) + len(self.ordered)
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain(self._preempted, self.ordered)

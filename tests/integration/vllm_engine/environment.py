@@ -1,0 +1,30 @@
+"""vLLM's environment for these tests; `CORESCHED_VLLM_PYTHON` names another interpreter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coresched_vllm.virtual.boot import ENVIRONMENT
+from integration.engines.environment import EngineEnvironment
+
+HERE = Path(__file__).parent
+
+ENGINE_VERSION = "0.32.0"
+
+OFFLINE = {
+    **ENVIRONMENT,
+    "OMP_NUM_THREADS": "1",  # more wait for each other
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+}
+"""For every process of the engine: nothing is fetched or sent, and the engine is in the process itself."""
+
+# vLLM's CPU build is distributed under another name than the one by which vLLM looks for its own version.
+_ENVIRONMENT = EngineEnvironment(
+    "vllm", ENGINE_VERSION, HERE / "requirements.txt", (HERE / "metadata",), OFFLINE
+)
+
+
+def engine_python() -> Path:
+    """The interpreter. Skips the test where it cannot be had; fails where its installation does."""
+    return _ENVIRONMENT.python()

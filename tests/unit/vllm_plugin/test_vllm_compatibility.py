@@ -1,0 +1,188 @@
+"""What the adapter finds missing in a vLLM, and how it says so."""
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import coresched_vllm
+import pytest
+from coresched_vllm import plugin
+from coresched_vllm.compatibility import check_engine, is_tested, missing, vllm_version
+from coresched_vllm.names import is_ours
+
+from coresched.errors import InputError
+
+
+class RequestQueue(ABC):
+    @abstractmethod
+    def add_request(self, request: Any) -> None: ...
+    @abstractmethod
+    def pop_request(self) -> Any: ...
+    @abstractmethod
+    def peek_request(self) -> Any: ...
+    @abstractmethod
+    def prepend_request(self, request: Any) -> None: ...
+    @abstractmethod
+    def prepend_requests(self, requests: Any) -> None: ...
+    @abstractmethod
+    def remove_request(self, request: Any) -> None: ...
+    @abstractmethod
+    def remove_requests(self, requests: Any) -> None: ...
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+
+class Scheduler:
+    def __init__(self, vllm_config: Any, kv_cache_config: Any, block_size: int) -> None:
+        self.waiting, self.running, self.kv_cache_manager = [1], [2], 3
+
+    def schedule(self, throttle_prefills: bool = False) -> None: ...
+
+
+class KVCacheCoordinator:
+    def find_longest_cache_hit(self, block_hashes: Any, max_cache_hit_length: int) -> None: ...
+
+
+class KVCacheManager:
+    def __init__(self) -> None:
+        self.coordinator, self.enable_caching = 1, True
+
+
+class Request:
+    def __init__(self) -> None:
+        self.request_id, self.session_id, self.sampling_params, self.status = 1, 2, 3, 4
+        self.block_hashes, self.skip_reading_prefix_cache = 5, 6
+
+
+Contents = dict[str, dict[str, Any]]
+
+
+@pytest.fixture
+def contents() -> Contents:
+    return {
+        "vllm": {"__version__": "0.32.0"},
+        "vllm.v1.core.sched.scheduler": {"Scheduler": Scheduler},
+        "vllm.v1.core.sched.async_scheduler": {"AsyncScheduler": Scheduler},
+        "vllm.v1.core.sched.request_queue": {"RequestQueue": RequestQueue},
+        "vllm.v1.core.kv_cache_coordinator": {"KVCacheCoordinator": KVCacheCoordinator},
+        "vllm.v1.core.kv_cache_manager": {"KVCacheManager": KVCacheManager},
+        "vllm.v1.request": {"Request": Request},
+    }
+
+
+@pytest.fixture
+def installed(contents: Contents, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    def install() -> None:
+        for path, names in contents.items():
+            parts = path.split(".")
+            for depth in range(1, len(parts) + 1):
+                name = ".".join(parts[:depth])
+                if name not in sys.modules or not hasattr(sys.modules[name], "made_here"):
+                    module = ModuleType(name)
+                    module.__path__ = []
+                    module.made_here = True  # type: ignore[attr-defined]
+                    monkeypatch.setitem(sys.modules, name, module)
+                    if depth > 1:
+                        setattr(sys.modules[".".join(parts[: depth - 1])], parts[depth - 1], module)
+            vars(sys.modules[path]).update(names)
+
+    return install
+
+
+def test_a_vllm_with_all_places_lacks_nothing(installed: Callable[[], None]) -> None:
+    installed()
+    assert missing() == []
+    assert vllm_version() == "0.32.0"
+    check_engine()
+
+
+class OtherQueue(RequestQueue):
+    @abstractmethod
+    def drain(self) -> None: ...
+
+
+class OtherCoordinator:
+    def find_longest_cache_hit(self, request: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "value", "phrase"),
+    [
+        ("vllm.v1.core.sched.scheduler", "Scheduler", None, "Scheduler.schedule does not exist"),
+        ("vllm.v1.core.sched.scheduler", "Scheduler", object, "Scheduler has no waiting"),
+        ("vllm.v1.core.sched.request_queue", "RequestQueue", OtherQueue, "asks for drain, which is new"),
+        ("vllm.v1.request", "Request", object, "Request has no session_id"),
+        (
+            "vllm.v1.core.kv_cache_coordinator",
+            "KVCacheCoordinator",
+            OtherCoordinator,
+            "takes (self, request), not (self, block_hashes, max_cache_hit_length, ...)",
+        ),
+    ],
+)
+def test_what_is_missing_is_named_where_the_scheduler_is_loaded(
+    contents: Contents, installed: Callable[[], None], path: str, name: str, value: Any, phrase: str
+) -> None:
+    contents[path][name] = value
+    installed()
+    with pytest.raises(InputError, match=r"^coresched_vllm cannot schedule vLLM 0\.32\.0: ") as refused:
+        _ = coresched_vllm.RoutingPrefix
+    assert phrase in str(refused.value)
+
+
+def test_tested_are_the_releases_of_a_minor_version() -> None:
+    assert is_tested("0.32.0")
+    assert is_tested("0.32.1+cpu")
+    assert not is_tested("0.3.2")
+    assert not is_tested("of unknown version")
+
+
+@pytest.mark.parametrize(
+    ("scheduler_cls", "ours"),
+    [
+        ("coresched_vllm.RoutingPrefix", True),
+        ("coresched_vllm.scheduler.RoutingPrefixScheduler", True),
+        ("vllm.v1.core.sched.scheduler.Scheduler", False),
+        ("coresched_vllm_other.Scheduler", False),
+        (Scheduler, False),
+        (None, False),
+    ],
+)
+def test_which_schedulers_are_ours(scheduler_cls: Any, ours: bool) -> None:
+    assert is_ours(scheduler_cls) == ours
+
+
+def test_the_plugin_checks_ours_once_and_leaves_other_schedulers_alone(
+    contents: Contents, installed: Callable[[], None]
+) -> None:
+    class EngineArgs:
+        scheduler_cls: Any = None
+        policy = "priority"
+
+        def create_engine_config(self, usage_context: Any = None) -> Any:
+            scheduler = SimpleNamespace(scheduler_cls=self.scheduler_cls, policy=self.policy)
+            return SimpleNamespace(scheduler_config=scheduler, additional_config={}, made=usage_context)
+
+    contents["vllm.engine.arg_utils"] = {"EngineArgs": EngineArgs}
+    installed()
+    plugin.register()
+    hooked = EngineArgs.create_engine_config
+    plugin.register()
+    assert EngineArgs.create_engine_config is hooked
+    arguments = EngineArgs()
+    assert arguments.create_engine_config(usage_context="here").made == "here"
+    arguments.scheduler_cls = "coresched_vllm.RoutingPrefix"
+    with pytest.raises(InputError, match=r"^--scheduler-cls coresched_vllm\.RoutingPrefix orders requests"):
+        arguments.create_engine_config()
+
+
+def test_a_process_that_reads_no_arguments_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "vllm.engine.arg_utils", raising=False)
+    plugin.register()
+
+
+def test_an_unknown_name_of_the_package_is_an_ordinary_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Routing'"):
+        _ = coresched_vllm.Routing
