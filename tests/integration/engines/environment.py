@@ -19,14 +19,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from interpreters import find_interpreter
-
 from integration.engines.kept import lock_of, locked, remove_other_engines, use
+from interpreters import find_interpreter
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[2]
 
 PYTHON = "3.11"
+COMPILED_ONCE = {"PYTHONDONTWRITEBYTECODE": ""}
+"""What Python compiled is kept: compiling an engine's thousands of modules takes longer than most tests."""
+
 CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
 
 
@@ -35,7 +37,8 @@ class EngineEnvironment:
     """The environment of the engine that is imported as ``name``, in ``version``.
 
     ``requirements`` lists all its packages. ``paths`` are folders of what stands in for packages that it
-    imports and does not need. ``variables`` are for all its processes. The environment variable
+    imports and does not need. ``variables`` are for all its processes. ``imports`` is a statement that
+    imports what most tests do. The environment variable
     CORESCHED_<NAME>_PYTHON names another interpreter, which has the engine and this checkout's coresched with
     its entry points; it is used as it is.
     """
@@ -45,6 +48,7 @@ class EngineEnvironment:
     requirements: Path
     paths: tuple[Path, ...]
     variables: Mapping[str, str] = field(hash=False)
+    imports: str
 
     def python(self) -> Path:
         """The interpreter. Skips the test where it cannot be had; fails where its installation does."""
@@ -75,7 +79,10 @@ def _python_or_reason(engine: EngineEnvironment) -> Path | str:
         use(shared)
     own = CHECKOUT / "build" / f"{engine.name}-engine"
     with locked(lock_of(own)):
-        return _add_checkout(engine, python, shared, own)
+        own_python = _add_checkout(engine, python, shared, own)
+    with locked(lock_of(shared)):
+        _compile_once(engine, own_python, shared / "compiled")
+    return own_python
 
 
 def _as_it_is(engine: EngineEnvironment, python: Path, variable: str) -> Path:
@@ -132,6 +139,13 @@ def _add_checkout(engine: EngineEnvironment, python: Path, shared: Path, own: Pa
         path_file.write_text(text)
     _output(own / "bin" / "python", HERE / "checkout.py", CHECKOUT, own / "tools")
     return own / "bin" / "python"
+
+
+def _compile_once(engine: EngineEnvironment, python: Path, done: Path) -> None:
+    """Here and not in the first tests, of which several would compile the same beside each other."""
+    if not done.exists():
+        _output(python, "-c", engine.imports, variables=engine.variables)
+        done.touch()
 
 
 def _output(*command: str | Path, variables: Mapping[str, str] | None = None) -> str:

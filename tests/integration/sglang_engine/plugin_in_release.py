@@ -16,12 +16,12 @@ from types import SimpleNamespace
 from typing import Any
 
 
-def parsed_policy() -> str:
+def parsed_policy(name: str) -> str:
     from sglang.srt.server_args import ServerArgs
 
     parser = argparse.ArgumentParser()
     ServerArgs.add_cli_args(parser)
-    return str(parser.parse_args(["--model", "m", "--schedule-policy", "routing-prefix"]).schedule_policy)
+    return str(parser.parse_args(["--model", "m", "--schedule-policy", name]).schedule_policy)
 
 
 def checked(model: str, **fields: Any) -> str:
@@ -103,22 +103,24 @@ def main(model: str) -> None:
 
     load_plugins()
     import sglang
-    from coresched_sglang.compatibility import TESTED_VERSIONS, missing
+    from coresched_sglang.compatibility import TESTED_VERSIONS, missing, offered_policies
 
     facts = {
         "version": sglang.__version__,
         "missing": missing(),
         "tested": sglang.__version__ in TESTED_VERSIONS,
-        "parsed": parsed_policy(),
+        "parsed": [parsed_policy(name) for name in offered_policies()],
         "checked": checked(model, schedule_policy="routing-prefix"),
         "priorities": checked(model, schedule_policy="routing-prefix", enable_priority_scheduling=True),
         "lpm with priorities": checked(model, schedule_policy="lpm", enable_priority_scheduling=True),
         "decode": checked(model, schedule_policy="routing-prefix", disaggregation_mode="decode"),
+        "diffusion": checked(model, schedule_policy="routing-prefix", dllm_algorithm="LowConfidence"),
         "orders": orders("routing-prefix"),
         "orders by priority": orders("routing-prefix", by_priority=True),
         "fcfs": orders("fcfs"),
     }
-    print(json.dumps(facts))
+    print(json.dumps(facts), flush=True)
+    os._exit(0)  # without taking down what was imported, which takes seconds
 
 
 if __name__ == "__main__":

@@ -1,118 +1,24 @@
 """What SGLang's real scheduler does under the plugin's policy, in virtual time; SGLang's Python runs this.
 
-    python plugin_scenarios.py MODEL NAME...
+    python plugin_scenarios.py MODEL
 
-prints a line of JSON for each of the scenarios below that is named. MODEL is a model directory. Each has a
-process of its own, a fork of one that has imported SGLang.
+prints a line of JSON, a name and an outcome, for each of the SCENARIOS. MODEL is a model directory. Each has
+a process of its own, a fork of one that has imported SGLang.
 """
 
-import contextlib
+import gc
 import json
-import logging
 import os
 import sys
 import traceback
+from itertools import count
 from typing import Any
 
-from coresched_simdevice.virtual import engine as engine_module
+import plugin_ranks
 from coresched_simdevice.virtual.boot import load_sglang
-from coresched_simdevice.virtual.engine import VirtualEngine
-from coresched_simdevice.virtual.finished import Finished
+from plugin_run import BEHIND, Facts, Run, cold_and_warm
 
 from coresched.errors import InputError
-
-Facts = dict[str, Any]
-
-SMALL = {
-    "context_length": 16_384,
-    "max_total_tokens": 200_000,
-    "max_running_requests": 2,
-    "max_mamba_cache_size": 32,
-    "mamba_max_states_per_path": 1,
-}
-
-
-class Run:
-    """An engine and the requests it gets; tokens of a trajectory are told apart by its number."""
-
-    def __init__(self, model: str, policy: str = "routing-prefix", **server_args: Any) -> None:
-        self.log: list[str] = []
-        lines = logging.Handler()
-        lines.emit = lambda record: self.log.append(record.getMessage())  # type: ignore[method-assign]
-        logging.getLogger("coresched_sglang").addHandler(lines)
-        logging.getLogger("coresched_sglang").setLevel(logging.INFO)
-        arguments = {**SMALL, "model_path": model, "schedule_policy": policy, **server_args}
-        self.engine = VirtualEngine({name: value for name, value in arguments.items() if value is not None})
-        self.policy = self.engine.scheduler.policy
-        self.finished: list[Finished] = []
-
-    def prompt(self, trajectory: int, tokens: int) -> list[int]:
-        return [3 + (trajectory * 7919 + place * 31) % 50_000 for place in range(tokens)]
-
-    def submit(
-        self,
-        name: str,
-        trajectory: int,
-        tokens: int,
-        label: Any = None,
-        output: int = 4,
-        at: float | None = None,
-        priority: int | None = None,
-    ) -> None:
-        def generate_request(*arguments: Any) -> Any:
-            message = original(*arguments)
-            message.priority = priority
-            return message
-
-        original, engine_module.generate_request = engine_module.generate_request, generate_request
-        try:
-            self.engine.submit(name, self.prompt(trajectory, tokens), output, label, at)
-        finally:
-            engine_module.generate_request = original
-
-    def finish(self) -> list[str]:
-        """Let all end; the names in the order in which they were first admitted."""
-        ended = self.engine.advance()
-        self.finished += ended
-        admitted = [one for one in ended if one.started_s is not None]
-        return [one.request_id for one in sorted(admitted, key=lambda one: one.started_s or 0.0)]
-
-    def warm(self, trajectories: int, tokens: int = 1_000) -> None:
-        """A first turn of so many trajectories, labelled t0, t1 and so on."""
-        for number in range(trajectories):
-            self.submit(f"warm-{number:02d}", number, tokens, f"t{number}")
-        self.finish()
-
-    def facts(self, **more: Any) -> Facts:
-        counts = self.policy.ordering.counts()
-        return {
-            "passes": counts.passes,
-            "queries": counts.queries,
-            "hits": counts.hits,
-            "misses": counts.misses,
-            "unlabelled": counts.unlabelled,
-            "refused labels": counts.refused_labels,
-            "labels": self.policy.ordering._policy.labels(),
-            "cached": {one.request_id: one.cached_tokens for one in self.finished},
-            "aborted": [one.request_id for one in self.finished if one.aborted],
-            "retractions": {one.request_id: one.retractions for one in self.finished if one.retractions},
-            "outputs": {one.request_id: len(one.output_ids) for one in self.finished},
-            "log": self.log,
-            **more,
-        }
-
-
-def cold_and_warm(run: Run) -> list[str]:
-    """One request runs; a cold one, one without a label, and two warm ones come, in this order."""
-    run.submit("running", 50, 500, "running", output=400)
-    for name, trajectory, label in (
-        ("cold", 60, "cold"),
-        ("none", 61, None),
-        ("t1-second", 1, "t1"),
-        ("t0-second", 0, "t0"),
-    ):
-        run.submit(name, trajectory, 2_000, label, at=run.engine.now_s + 0.01)
-    return run.finish()
 
 
 def warm_first(model: str, **server_args: Any) -> Facts:
@@ -181,6 +87,72 @@ def priorities(model: str) -> Facts:
     return run.facts(order=run.finish())
 
 
+def retracted(model: str) -> Facts:
+    """More is admitted than has room to its end."""
+    run = Run(model, max_running_requests=8, max_total_tokens=3_000, schedule_conservativeness=0.1)
+    for number in range(8):
+        run.submit(f"r-{number}", number, 300, f"t{number}", output=250, reserve_output=False)
+    run.finish()
+    return run.facts()
+
+
+def residency(model: str) -> Facts:
+    run = Run(model, policy="routing-residency", max_running_requests=1)
+    run.warm(2, tokens=1_900)
+    return {"order": cold_and_warm(run), "log": run.log}
+
+
+def prefill_side(model: str, policy: str = "routing-prefix") -> Facts:
+    """The prefill server of a disaggregated pair, whose transfers succeed and move nothing."""
+    from coresched_simdevice import device
+    from sglang.srt.disaggregation import prefill
+    from sglang.srt.disaggregation.utils import TransferBackend
+
+    device.refusal = lambda _: None  # it has no bytes to transfer
+    os.environ["SGLANG_DISAGG_PREFILL_EARLY_SEND_CACHED_PREFIX"] = "0"  # which needs a GPU
+    kv_class = prefill.get_kv_class
+    prefill.get_kv_class = lambda _, kind: kv_class(TransferBackend.FAKE, kind)
+    backend = {"disaggregation_mode": "prefill", "disaggregation_transfer_backend": "nixl"}
+    run = Run(model, policy, chunked_prefill_size=2_048, **backend)
+    rooms = count()
+
+    def submit(*arguments: Any, at: float | None = None) -> None:
+        room = {"bootstrap_host": "10.0.0.1", "bootstrap_port": 1, "bootstrap_room": next(rooms)}
+        run.submit(*arguments, output=1, at=at, **room)
+
+    for number in range(2):
+        submit(f"warm-{number}", number, 1_900, f"t{number}")
+    run.finish()
+    submit("running", 50, 12_000, "running")
+    for name, trajectory, label in BEHIND:
+        submit(name, trajectory, 2_000, label, at=run.engine.now_s + 0.01)
+    before = run.engine.prefilled_tokens
+    return {"order": run.finish(), "prefilled": run.engine.prefilled_tokens - before}
+
+
+def lora(model: str) -> Facts:
+    """Two LoRA adapters, of which a batch may have one. By SGLang's own rule, but without their weights."""
+    from sglang.srt.lora.lora_manager import LoRAManager
+
+    run = Run(model, max_running_requests=2)
+    manager = LoRAManager.__new__(LoRAManager)
+    manager.max_loras_per_batch, manager.num_pinned_loras = 1, 0
+    run.engine.scheduler.tp_worker.model_runner.lora_manager = manager
+    run.engine.scheduler.enable_lora = True
+    run.submit("warm-0", 0, 1_900, "t0", lora_id="one")
+    run.finish()
+    run.submit("warm-1", 1, 1_900, "t1", lora_id="other")
+    run.finish()
+    run.submit("running", 50, 500, "running", output=60, lora_id="one")
+    for (name, trajectory, label), adapter in zip(BEHIND, ("one", "one", "other", "one"), strict=True):
+        run.submit(name, trajectory, 2_000, label, at=run.engine.now_s + 0.01, lora_id=adapter)
+    return run.facts(order=run.finish())
+
+
+def prefill_side_residency(model: str) -> Facts:
+    return prefill_side(model, "routing-residency")
+
+
 def flush(model: str) -> Facts:
     run = Run(model)
     run.warm(2)
@@ -211,29 +183,55 @@ def bad_capacity(model: str) -> Facts:
     return refused(model)
 
 
-def refused(model: str, **server_args: Any) -> Facts:
+def refused(model: str) -> Facts:
     try:
-        Run(model, **server_args)
+        Run(model)
     except (InputError, RuntimeError) as error:
         return {"refused": f"{type(error).__name__}: {error}"}
     return {"refused": None}
 
 
-def main(model: str, names: list[str]) -> None:
+SCENARIOS = {
+    scenario.__name__: scenario
+    for scenario in (
+        *(
+            warm_first,
+            without_overlap,
+            residency,
+            fcfs,
+            cache_off,
+            mixed_chunks,
+            retracted,
+            aborts,
+            priorities,
+        ),
+        *(flush, labels, lora, prefill_side, prefill_side_residency, unhooked, bad_capacity),
+        *(plugin_ranks.tensor_parallel, plugin_ranks.tensor_parallel_residency, plugin_ranks.data_parallel),
+    )
+}
+
+
+def main(model: str) -> None:
     outcomes = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # SGLang prints
     load_sglang()
-    for name in names:
-        if os.fork() == 0:
-            with contextlib.suppress(BrokenPipeError):
-                try:
-                    outcome = globals()[name](model)
-                except BaseException:
-                    outcome = {"failed": traceback.format_exc()}
-                print(json.dumps([name, outcome]), file=outcomes, flush=True)
+    import sglang.srt.entrypoints.engine
+    import sglang.srt.models.registry  # noqa: F401  else each scenario imports them
+
+    gc.freeze()  # what is here already is not looked at, and so not copied, by what comes
+    for name, scenario in SCENARIOS.items():
+        if (child := os.fork()) == 0:
+            try:
+                outcome = scenario(model)
+            except BaseException:
+                outcome = {"failed": traceback.format_exc()}
+            print(json.dumps([name, outcome]), file=outcomes, flush=True)
             os._exit(0)
-        os.wait()
+        _, status = os.waitpid(child, 0)
+        if status:
+            print(json.dumps([name, {"failed": f"wait status {status}"}]), file=outcomes, flush=True)
+    os._exit(0)  # without taking down what was imported, which takes seconds
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1])

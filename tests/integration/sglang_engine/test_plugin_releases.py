@@ -12,7 +12,7 @@ from integration.sglang_engine.environment import ENGINE_VERSION, HERE, OFFLINE
 from integration.sglang_engine.releases import unpacked_release
 from unit.capacity.model_configs import write_config
 
-pytestmark = [pytest.mark.sglang, pytest.mark.by_hand]
+pytestmark = pytest.mark.sglang
 
 MODEL = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -59,9 +59,13 @@ def test_a_tested_release_takes_the_policy_and_orders_by_it(
     assert facts["version"] == version
     assert facts["missing"] == []
     assert facts["tested"]
-    assert facts["parsed"] == facts["checked"] == facts["priorities"] == "routing-prefix"
+    # What routing-residency follows came with 0.5.22.
+    residency = [] if version == "0.5.20" else ["routing-residency"]
+    assert facts["parsed"] == ["routing-prefix", *residency]
+    assert facts["checked"] == facts["priorities"] == "routing-prefix"
     assert facts["lpm with priorities"].startswith("AssertionError: To use priority scheduling, ")
     assert facts["decode"].startswith("InputError: --schedule-policy routing-prefix orders prefills, ")
+    assert facts["diffusion"].startswith("InputError: --schedule-policy routing-prefix does not see what ")
     assert facts["orders"] == [
         ["a1", "b1"],
         ["b2", "a2", "c1", "d1"],

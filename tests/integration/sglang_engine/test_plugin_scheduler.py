@@ -12,12 +12,8 @@ from integration.sglang_engine.environment import HERE, OFFLINE
 from bench.sglang_policies.models import write_model
 from bench.sglang_policies.processes import DEVICE
 
-pytestmark = [pytest.mark.sglang, pytest.mark.by_hand]
+pytestmark = pytest.mark.sglang
 
-SCENARIOS = (
-    *("warm_first", "without_overlap", "fcfs", "cache_off", "mixed_chunks", "aborts"),
-    *("priorities", "flush", "labels", "unhooked", "bad_capacity"),
-)
 VARIABLES = ("CORESCHED_LABEL_CAPACITY", "CORESCHED_SGLANG_CONFIG", "CORESCHED_PLAN")
 
 Outcomes = dict[str, dict[str, Any]]
@@ -25,21 +21,32 @@ Outcomes = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def outcomes(sglang_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    model = write_model("qwen3-next-80b-a3b", tmp_path_factory.mktemp("models"))
     environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     done = subprocess.run(
-        [sglang_python, HERE / "plugin_scenarios.py", model, *SCENARIOS],
+        [
+            sglang_python,
+            HERE / "plugin_scenarios.py",
+            model_of_few_experts(tmp_path_factory.mktemp("models")),
+        ],
         capture_output=True,
         text=True,
         cwd="/",
         env={**environment, **OFFLINE, **DEVICE},
         timeout=1_800,
     )
+    assert done.returncode == 0, done.stderr[-4000:]
     found: Outcomes = dict(json.loads(line) for line in done.stdout.splitlines())
-    assert set(found) == set(SCENARIOS), done.stderr[-4000:]
     for name, outcome in found.items():
         assert "failed" not in outcome, f"{name}: {outcome['failed']}"
     return found
+
+
+def model_of_few_experts(folder: Path) -> Path:
+    """Experts have no part in scheduling, and SGLang's table of them takes as long as the rest of a start."""
+    model = write_model("qwen3-next-80b-a3b", folder)
+    config = model / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_experts": 16}))
+    return model
 
 
 ARRIVED = ["running", "cold", "none", "t1-second", "t0-second"]
@@ -61,6 +68,43 @@ def test_one_line_at_start_says_the_capacity_and_where_it_is_from(outcomes: Outc
     ]
 
 
+@pytest.mark.parametrize("name", ["residency", "prefill_side", "prefill_side_residency"])
+def test_so_they_are_by_what_the_cache_holds_and_where_another_server_decodes(
+    outcomes: Outcomes, name: str
+) -> None:
+    assert outcomes[name]["order"] == ["running", "t1-second", "t0-second", "cold", "none"]
+
+
+def test_a_prefill_server_reuses_its_cache(outcomes: Outcomes) -> None:
+    assert outcomes["prefill_side"]["prefilled"] < 12_000 + 2 * 2_000 + 2 * 200
+
+
+def test_a_request_whose_lora_adapter_must_wait_is_passed_over(outcomes: Outcomes) -> None:
+    facts = outcomes["lora"]
+    assert facts["order"] == ["running", "t0-second", "cold", "none", "t1-second"]
+    assert (facts["entered"], facts["queries"], facts["hits"]) == (7, 2, 2)
+    assert facts["cached"]["t0-second"] == facts["cached"]["t1-second"] > 1_800
+
+
+@pytest.mark.parametrize("name", ["tensor_parallel", "tensor_parallel_residency"])
+def test_all_ranks_of_a_model_order_and_admit_alike(outcomes: Outcomes, name: str) -> None:
+    one, other = outcomes[name]["ranks"]
+    assert one == other
+    counts = one[-1][2]
+    assert counts["changes"] > 3
+    assert counts["hits"] + counts["misses"] == len(outcomes[name]["outputs"]) == 48
+    assert set(outcomes[name]["outputs"]) == {8}
+    if name == "tensor_parallel_residency":
+        assert counts["states_evicted"] > 10
+
+
+def test_each_engine_of_a_data_parallel_server_knows_its_own_labels(outcomes: Outcomes) -> None:
+    for rank, passes in enumerate(outcomes["data_parallel"]["ranks"]):
+        assert {label for order, _, _ in passes for label in order} == {f"t{n}" for n in range(rank, 12, 2)}
+        counts = passes[-1][2]
+        assert (counts["hits"], counts["misses"]) == (18, 6)
+
+
 def test_sglangs_own_policy_is_as_it_was(outcomes: Outcomes) -> None:
     assert outcomes["fcfs"] == {"order": ARRIVED, "ordering": None, "log": []}
 
@@ -79,6 +123,13 @@ def test_chunks_and_mixed_batches_admit_each_request_once(outcomes: Outcomes) ->
     assert (facts["hits"], facts["misses"], facts["queries"]) == (6, 6, 6)
     assert set(facts["outputs"].values()) == {40}
     assert all(facts["cached"][f"other-{number}"] > 1_500 for number in range(6))
+
+
+def test_a_retracted_request_keeps_its_record(outcomes: Outcomes) -> None:
+    facts = outcomes["retracted"]
+    assert facts["entered"] == 8
+    assert facts["hits"] + facts["misses"] == 8 + sum(facts["retractions"].values()) > 8
+    assert set(facts["outputs"].values()) == {250}
 
 
 def test_a_request_aborted_in_the_queue_leaves_no_label(outcomes: Outcomes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coresched_vllm.virtual.boot import ENVIRONMENT
-from integration.engines.environment import EngineEnvironment
+from integration.engines.environment import COMPILED_ONCE, EngineEnvironment
 
 HERE = Path(__file__).parent
 
@@ -13,6 +13,7 @@ ENGINE_VERSION = "0.32.0"
 
 OFFLINE = {
     **ENVIRONMENT,
+    **COMPILED_ONCE,
     "OMP_NUM_THREADS": "1",  # more wait for each other
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_LOGGING_LEVEL": "WARNING",
@@ -21,7 +22,12 @@ OFFLINE = {
 
 # vLLM's CPU build is distributed under another name than the one by which vLLM looks for its own version.
 _ENVIRONMENT = EngineEnvironment(
-    "vllm", ENGINE_VERSION, HERE / "requirements.txt", (HERE / "metadata",), OFFLINE
+    "vllm",
+    ENGINE_VERSION,
+    HERE / "requirements.txt",
+    (HERE / "metadata",),
+    OFFLINE,
+    "import vllm.entrypoints.llm, vllm.v1.engine.core",
 )
 
 
