@@ -1,8 +1,9 @@
 """A Python with the real SGLang, on the CPU, and this checkout's coresched: installed once, kept, and shared.
 
-The engine, 2.1 GB, lies in the user's cache directory under a name made of its list of packages. Each
-checkout adds an environment of its own to it, in its build/ folder, with the checkout on the path and its
-entry points.
+The engine, 2.1 GB, lies in the user's cache directory under a name made of its list of packages. Where a
+new list is installed, engines of other lists go, unless a process of these tests has one in use. Each
+checkout adds an environment of its own to the engine, in its build/ folder, with the checkout on the path and
+its entry points.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -57,9 +59,12 @@ def _python_or_reason() -> Path | str:
     digest = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coresched"
     engine = cache / f"sglang-{ENGINE_VERSION}-{digest}"
-    with _locked(engine.with_name(f"{engine.name}.lock")):
-        if not _runs(engine) and (reason := _install_engine(python, engine)):
-            return reason
+    with _locked(_lock_of(engine)):
+        if not _runs(engine):
+            if reason := _install_engine(python, engine):
+                return reason
+            remove_other_engines(engine)
+        use(engine)
     own = CHECKOUT / "build" / "sglang-engine"
     with _locked(own.with_name(f"{own.name}.lock")):
         return _add_checkout(python, engine, own)
@@ -74,11 +79,39 @@ def _as_it_is(python: Path) -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Raises BlockingIOError where another process has the lock and this one shall not wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
+
+
+def _lock_of(engine: Path) -> Path:
+    return engine.with_name(f"{engine.name}.lock")
+
+
+def use(engine: Path) -> None:
+    """Keep other processes from removing the engine until this process ends."""
+    fcntl.flock(os.open(engine, os.O_RDONLY), fcntl.LOCK_SH)
+
+
+def remove_other_engines(engine: Path) -> None:
+    """Remove the engines beside this one, and what installations that were cut short left of them.
+
+    Not those that a process uses, or is about to.
+    """
+    for folder in engine.parent.iterdir():
+        found = re.fullmatch(r"(sglang-[\w.]+-[0-9a-f]{12})(\.unfinished)?", folder.name)
+        if found is None or found[1] == engine.name or not folder.is_dir():
+            continue
+        with suppress(BlockingIOError), _locked(_lock_of(folder.with_name(found[1])), wait=False):
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(handle)
 
 
 def _runs(environment: Path) -> bool:

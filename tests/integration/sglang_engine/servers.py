@@ -8,15 +8,12 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from integration.sglang_engine.environment import OFFLINE
-
-RUNNING_REQUESTS = 32
-"""What the shared server runs at once."""
 
 HEALTHY_S = 600
 STOP_S = 30
@@ -24,9 +21,13 @@ STOP_S = 30
 
 @dataclass(frozen=True)
 class EngineServer:
-    """A healthy server. ``process`` is the command's; the server's own processes are its descendants."""
+    """A healthy server. ``process`` is the command's; the server's own processes are its descendants.
+
+    ``line`` is what the command printed.
+    """
 
     url: str
+    line: str
     log: Path
     process: subprocess.Popen[str]
 
@@ -36,12 +37,11 @@ def boot(
     python: Path,
     model_config: Path,
     flags: Sequence[str],
-    environment: Mapping[str, str] | None = None,
     *,
     log: Path,
-    memory: str = "80GiB",
-    weights: str = "50GiB",
-    speed: float = 1.0,
+    memory: str,
+    weights: str,
+    speed: float,
 ) -> Iterator[EngineServer]:
     """A server for a config.json with SGLang's ``flags``; its processes have ended when the block has.
 
@@ -53,7 +53,7 @@ def boot(
     command += ["--memory", memory, "--weights", weights, "--speed", str(speed)]
     process = subprocess.Popen(
         [*command, "--", "--port", str(port), *flags],
-        env={**os.environ, **OFFLINE, **(environment or {})},
+        env={**os.environ, **OFFLINE},
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -62,8 +62,8 @@ def boot(
         start_new_session=True,
     )
     try:
-        _wait_until_listening(process)
-        yield EngineServer(f"http://127.0.0.1:{port}", log, process)
+        line = _wait_until_listening(process)
+        yield EngineServer(f"http://127.0.0.1:{port}", line, log, process)
     finally:
         _end(process)
 
@@ -75,7 +75,7 @@ def _free_port() -> int:
     return port
 
 
-def _wait_until_listening(process: subprocess.Popen[str]) -> None:
+def _wait_until_listening(process: subprocess.Popen[str]) -> str:
     lines: queue.Queue[str] = queue.Queue()
     assert process.stdout is not None
     assert process.stderr is not None
@@ -86,11 +86,12 @@ def _wait_until_listening(process: subprocess.Popen[str]) -> None:
         raise AssertionError(f"the server is not healthy after {HEALTHY_S} s") from None
     if "listening on" not in first:
         raise AssertionError(f"the server did not start: {first}{process.stderr.read()}")
+    return first
 
 
 def _end(process: subprocess.Popen[str]) -> None:
     """Ask the command to end its server; where it does not, end the server's processes too."""
-    groups = {process.pid, *_groups_below(process.pid)}
+    groups = {process.pid, *(os.getpgid(child) for child in descendants(process.pid))}
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOP_S)
@@ -106,9 +107,21 @@ def _end(process: subprocess.Popen[str]) -> None:
                 stream.close()
 
 
-def _groups_below(pid: int) -> set[int]:
-    """The process groups of the direct children, which the command starts in sessions of their own."""
+def descendants(pid: int) -> set[int]:
+    """The processes below a process; none where it has ended."""
     with suppress(OSError):
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return {os.getpgid(int(child)) for child in children}
+        children = [
+            int(child)
+            for thread in Path(f"/proc/{pid}/task").iterdir()
+            for child in (thread / "children").read_text().split()
+        ]
+        return set(children).union(*map(descendants, children))
     return set()
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, if only its parent does not know it yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
