@@ -101,3 +101,14 @@ async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.1)
 
     await asyncio.wait_for(poll(), EVENTUALLY_S)
+
+
+def check(answer: Answer, prompt: int, output: int) -> dict[str, Any]:
+    """What /generate says beside the tokens, which must be as many as these."""
+    status, body = answer
+    assert status == 200, body
+    meta: dict[str, Any] = body["meta_info"]
+    assert (meta["prompt_tokens"], meta["completion_tokens"]) == (prompt, output), meta
+    assert len(body["output_ids"]) == output
+    assert meta["finish_reason"]["type"] == "length", meta
+    return meta

@@ -15,6 +15,14 @@ from pathlib import Path
 
 from integration.sglang_engine.environment import OFFLINE
 
+from coresched.capacity.summary import WorkloadSummary
+
+MEMORY, WEIGHTS, FRACTION = "80GiB", "68.75GiB", 0.9  # leaves 3.25 GiB for the pools
+WORKLOAD = WorkloadSummary("3/5", "500/700", "60", "60/150", samples=40)
+"""What the shared server's flags are planned for."""
+
+SPEED = 20.0
+
 HEALTHY_S = 600
 STOP_S = 30
 
@@ -39,18 +47,14 @@ def boot(
     flags: Sequence[str],
     *,
     log: Path,
-    memory: str,
-    weights: str,
-    speed: float,
 ) -> Iterator[EngineServer]:
     """A server for a config.json with SGLang's ``flags``; its processes have ended when the block has.
 
-    ``speed`` divides the time that the simulated device takes. Fails with the end of ``log`` if the server
-    does not become healthy.
+    Fails with the end of ``log`` if the server does not become healthy.
     """
     port = _free_port()
     command = [python, "-m", "coresched", "sglang-sim", "--model-config", model_config, "--log", log]
-    command += ["--memory", memory, "--weights", weights, "--speed", str(speed)]
+    command += ["--memory", MEMORY, "--weights", WEIGHTS, "--speed", str(SPEED)]
     process = subprocess.Popen(
         [*command, "--", "--port", str(port), *flags],
         env={**os.environ, **OFFLINE},

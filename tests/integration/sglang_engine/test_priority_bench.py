@@ -10,7 +10,7 @@ from integration.sglang_engine.environment import CHECKOUT, ENGINE_VERSION
 
 from bench.sglang_priority import names
 
-pytestmark = [pytest.mark.sglang, pytest.mark.by_hand]
+pytestmark = pytest.mark.sglang
 
 
 def test_every_policy_is_timed_at_every_length(sglang_python: Path, tmp_path: Path) -> None:

@@ -10,24 +10,19 @@ import json
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal
 
-import aiohttp
 import pytest
-import pytest_asyncio
-from integration.sglang_engine.engine_client import Answer, Client, eventually
-from integration.sglang_engine.servers import EngineServer, boot, descendants, gone
+from integration.sglang_engine.engine_client import Answer, Client, check, eventually
+from integration.sglang_engine.servers import SPEED, EngineServer, descendants, gone
 from openai import OpenAI
 from simulated import trajectory
-from unit.capacity.model_configs import CONFIGS, write_config
 
 from coresched.capacity.footprint import footprint
 from coresched.capacity.observed import observe_engine, observe_log
 from coresched.capacity.plan import Plan
-from coresched.capacity.planner import plan
-from coresched.capacity.summary import WorkloadSummary
 from coresched.cli.main import main
 from coresched.lab.replay.conduct import conduct
 from coresched.lab.replay.endpoint import Endpoint
@@ -38,61 +33,7 @@ from coresched.lab.replay.record import EVENTS
 
 pytestmark = pytest.mark.sglang
 
-MEMORY, WEIGHTS, FRACTION = "80GiB", "68.75GiB", 0.9  # which leaves 3.25 GiB for the pools
-WORKLOAD = WorkloadSummary("3/5", "500/700", "60", "60/150", samples=40)
-SPEED = 20.0
 LABELS = 10_000
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_config(tmp_path_factory.mktemp("model"), CONFIGS["Ling-3.0-tiny"])
-
-
-@pytest.fixture(scope="module")
-def planned(config: Path) -> Plan:
-    return plan(config, WORKLOAD, gpu_memory=MEMORY, weights=WEIGHTS, memory_fraction=FRACTION)
-
-
-@pytest.fixture(scope="module")
-def server(
-    sglang_python: Path, config: Path, planned: Plan, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[EngineServer]:
-    flags = (
-        *planned.engine_flags,
-        *("--mem-fraction-static", str(FRACTION), "--schedule-policy", "routing-prefix"),
-        # Admits requests that will not fit to their end, so that some are retracted.
-        *("--schedule-conservativeness", "0.1"),
-        *("--enable-metrics", "--enable-cache-report", "--log-level-http", "warning", "--sleep-on-idle"),
-    )
-    log = tmp_path_factory.mktemp("server") / "log"
-    device = {"memory": MEMORY, "weights": WEIGHTS, "speed": SPEED}
-    with boot(sglang_python, config, flags, log=log, **device) as running:  # type: ignore[arg-type]
-        yield running
-
-
-def check(answer: Answer, prompt: int, output: int) -> dict[str, Any]:
-    status, body = answer
-    assert status == 200, body
-    meta: dict[str, Any] = body["meta_info"]
-    assert (meta["prompt_tokens"], meta["completion_tokens"]) == (prompt, output)
-    assert len(body["output_ids"]) == output
-    assert meta["finish_reason"]["type"] == "length"
-    return meta
-
-
-@pytest_asyncio.fixture
-async def client(server: EngineServer) -> AsyncIterator[Client]:
-    """After each test the server must answer a plain request with exactly the tokens asked for, at once."""
-    # A server drops connections that were idle for 5 s; none is used again so.
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2)
-    timeout = aiohttp.ClientTimeout(total=300)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout, max_field_size=1 << 21) as session:
-        made = Client(server, session)
-        yield made
-        await eventually(made.idle)
-        check(await made.generate(9, 3, routing_key="after"), 9, 3)
-        assert server.process.poll() is None
 
 
 # What it reports, and what our commands make of that.
@@ -288,12 +229,6 @@ def batch(client: Client, prefix: str, output: int, requests: int) -> list[async
         )
         for number in range(requests)
     ]
-
-
-@pytest.fixture
-def many(planned: Plan) -> int:
-    """More requests than run at once, so that some run and some wait."""
-    return 2 * planned.pools.max_running_requests
 
 
 async def test_what_is_warm_goes_first_and_is_counted(client: Client, many: int) -> None:
