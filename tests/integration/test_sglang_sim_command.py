@@ -158,6 +158,40 @@ def test_killed_it_takes_the_server_with_it(command: Command, mode: str) -> None
             os.kill(child, signal.SIGKILL)
 
 
+SPAWNS = """
+import multiprocessing, os, sys, time
+from coresched_simdevice.lifetime import end_if_orphaned
+
+def spawned(facts):
+    end_if_orphaned()  # its parent lives
+    with open(facts + ".part", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(facts + ".part", facts)
+    while multiprocessing.parent_process().is_alive():
+        time.sleep(0.05)
+    end_if_orphaned()
+    time.sleep(600)
+
+if __name__ == "__main__":
+    multiprocessing.get_context("spawn").Process(target=spawned, args=sys.argv[1:]).start()
+"""
+
+
+def test_a_process_of_a_server_that_is_gone_ends(tmp_path: Path) -> None:
+    script, facts = tmp_path / "spawns.py", tmp_path / "facts"
+    script.write_text(SPAWNS)
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (CHECKOUT, CHECKOUT / "adapters")))}
+    with subprocess.Popen([sys.executable, script, facts], env=environ) as first:
+        wait_until(facts.exists)
+        first.kill()
+    process = int(facts.read_text())
+    try:
+        wait_until(lambda: gone(process))
+    finally:
+        if not gone(process):
+            os.kill(process, signal.SIGKILL)
+
+
 def test_a_server_that_dies_gives_its_exit_code_and_last_lines(command: Command) -> None:
     with command.started("dies") as process:
         out, errors = process.communicate(timeout=60)
