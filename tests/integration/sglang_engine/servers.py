@@ -90,7 +90,10 @@ def _line(process: subprocess.Popen[str]) -> str:
 
 def _end(process: subprocess.Popen[str]) -> None:
     """Ask the command to end its server; where it does not, end the server's processes too."""
-    groups = {process.pid, *(os.getpgid(child) for child in descendants(process.pid))}
+    groups = {process.pid}
+    for child in descendants(process.pid):
+        with suppress(ProcessLookupError):
+            groups.add(os.getpgid(child))
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOP_S)
