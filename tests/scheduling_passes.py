@@ -2,14 +2,14 @@
 
 from random import Random
 
-from coresched_simdevice.virtual.passes import Asked, Pass, Queued
+from coresched_simdevice.virtual.passes import Asked, PrefixPass, Queued
 
 from coresched.core.prefix import RoutingPrefixPolicy, Waiting
 
 
 def recorded_run(
     seed: int, label_capacity: int, passes: int = 40, labels: int = 6, returns: float = 0.1
-) -> list[Pass]:
+) -> list[PrefixPass]:
     """Random arrivals and admissions under the compiled policy. A share ``returns`` of those waits again."""
     random = Random(seed)
     policy = RoutingPrefixPolicy(label_capacity)
@@ -38,6 +38,13 @@ def recorded_run(
             policy.admitted(seen.label)
         queue += [one for one in admitted if random.random() < returns]
         recorded.append(
-            Pass(waiting, known, tuple(asked), ordered, tuple(seen.id for seen, _ in admitted), continued=())
+            PrefixPass(
+                waiting=waiting,
+                labels=known,
+                asked=tuple(asked),
+                ordered=ordered,
+                admitted=tuple(seen.id for seen, _ in admitted),
+                continued=(),
+            )
         )
     return recorded
