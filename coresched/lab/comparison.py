@@ -33,7 +33,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One sentence: the last run against the first, and the shortest where that is another; or the one run."""
+        """One sentence: the last run against the first, and the shortest where that is another."""
         unit = self.unit
         first, last = self.runs[0], self.runs[-1]
         if first is last:
