@@ -36,6 +36,8 @@ class Comparison:
         """One sentence: the last run against the first, and the shortest where that is another."""
         unit = self.unit
         first, last = self.runs[0], self.runs[-1]
+        if first is last:
+            return f"{first.settings.name} {unit.text(first.metrics.makespan_s)} {unit.name}."
         best = min(self.runs, key=lambda run: run.metrics.makespan_s)
         text = (
             f"{first.settings.name} {unit.text(first.metrics.makespan_s)} {unit.name}, {last.settings.name} "

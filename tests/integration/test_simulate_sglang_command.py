@@ -216,6 +216,8 @@ def test_runs_are_chosen_by_name(
     assert main(["simulate", "t.jsonl", "--json", "--runs", "coordinated,lbch"]) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
     assert [run["name"] for run in runs] == ["lbch", "coordinated"]
+    assert main(["simulate", "t.jsonl", "--runs", "lbch"]) == 0
+    assert "x1.00" not in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["simulate", "t.jsonl", "--runs", "lbch,fast"])
     assert "'fast' is no run; there are baseline" in capsys.readouterr().err

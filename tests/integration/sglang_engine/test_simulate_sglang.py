@@ -21,7 +21,11 @@ pytestmark = pytest.mark.sglang
 BATCH = replace(
     SHORT_QUEUE, samples=24, turns=4, initial_prompt_tokens=2_000, output_tokens=16, response_tokens=600
 ).trajectories(0)
-DEPLOYMENT = ("--workers", "2", "--sample-concurrency", "20", "--memory", "80GiB", "--weights", "50GiB")
+DEPLOYMENT = (
+    *("--workers", "2", "--sample-concurrency", "20", "--memory", "80GiB", "--weights", "50GiB"),
+    # 24 states and as many labels as a worker has of trajectories.
+    *("--state-ratio", "1.14", "--label-capacity", "12"),
+)
 FLAGS = (
     *("--context-length", "65536", "--max-running-requests", "4", "--max-mamba-cache-size", "24"),
     *("--max-total-tokens", "200000", "--mamba-max-states-per-path", "1"),
