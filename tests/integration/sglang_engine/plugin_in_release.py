@@ -48,7 +48,8 @@ def diffusion(model: str) -> Any:
     """Arguments of a diffusion model, but for its configuration, without which SGLang resolves none."""
     arguments = resolved(model, schedule_policy="routing-prefix")
     assert arguments.dllm_algorithm is None
-    object.__setattr__(arguments, "dllm_algorithm", "LowConfidence")  # past the seal of a resolved record
+    assign = super(type(arguments), arguments).__setattr__  # past the seal of a resolved record
+    assign("dllm_algorithm", "LowConfidence")
     return arguments
 
 
