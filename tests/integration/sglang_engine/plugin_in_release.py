@@ -24,8 +24,7 @@ def parsed_policy(name: str) -> str:
     return str(parser.parse_args(["--model", "m", "--schedule-policy", name]).schedule_policy)
 
 
-def checked(model: str, **fields: Any) -> str:
-    """The policy of arguments that SGLang has resolved and checked, or why it refuses them."""
+def resolved(model: str, **fields: Any) -> Any:
     from sglang.srt.server_args import ServerArgs
 
     arguments = ServerArgs(
@@ -33,11 +32,25 @@ def checked(model: str, **fields: Any) -> str:
     )
     if hasattr(arguments, "resolve_once"):
         arguments.resolve_once()
+    return arguments
+
+
+def checked(arguments: Any) -> str:
+    """The policy of resolved arguments that SGLang has checked, or why it refuses them."""
     try:
         arguments.check_server_args()
     except (AssertionError, ValueError) as refusal:
         return f"{type(refusal).__name__}: {refusal}"
     return str(arguments.schedule_policy)
+
+
+def diffusion(model: str) -> Any:
+    """Arguments of a diffusion model, but for its configuration, without which SGLang resolves none."""
+    arguments = resolved(model, schedule_policy="routing-prefix")
+    assert arguments.dllm_algorithm is None
+    assign = super(type(arguments), arguments).__setattr__  # past the seal of a resolved record
+    assign("dllm_algorithm", "LowConfidence")
+    return arguments
 
 
 class Queue:
@@ -110,11 +123,15 @@ def main(model: str) -> None:
         "missing": missing(),
         "tested": sglang.__version__ in TESTED_VERSIONS,
         "parsed": [parsed_policy(name) for name in offered_policies()],
-        "checked": checked(model, schedule_policy="routing-prefix"),
-        "priorities": checked(model, schedule_policy="routing-prefix", enable_priority_scheduling=True),
-        "lpm with priorities": checked(model, schedule_policy="lpm", enable_priority_scheduling=True),
-        "decode": checked(model, schedule_policy="routing-prefix", disaggregation_mode="decode"),
-        "diffusion": checked(model, schedule_policy="routing-prefix", dllm_algorithm="LowConfidence"),
+        "checked": checked(resolved(model, schedule_policy="routing-prefix")),
+        "priorities": checked(
+            resolved(model, schedule_policy="routing-prefix", enable_priority_scheduling=True)
+        ),
+        "lpm with priorities": checked(
+            resolved(model, schedule_policy="lpm", enable_priority_scheduling=True)
+        ),
+        "decode": checked(resolved(model, schedule_policy="routing-prefix", disaggregation_mode="decode")),
+        "diffusion": checked(diffusion(model)),
         "orders": orders("routing-prefix"),
         "orders by priority": orders("routing-prefix", by_priority=True),
         "fcfs": orders("fcfs"),

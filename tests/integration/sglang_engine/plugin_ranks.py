@@ -37,6 +37,21 @@ def data_parallel(model: str) -> Facts:
     return _run(model, dp_size=2, max_running_requests=4, max_mamba_cache_size=64)
 
 
+def attention_data_parallel(model: str) -> Facts:
+    """The same, but the ranks step together, idle where they have nothing."""
+    from coresched_simdevice import device
+
+    device.refusal = lambda _: None  # it does not model how long they wait for each other
+    return _run(
+        model,
+        tp_size=2,
+        dp_size=2,
+        enable_dp_attention=True,
+        max_running_requests=4,
+        max_mamba_cache_size=64,
+    )
+
+
 def _run(model: str, schedule_policy: str = "routing-prefix", **server_args: Any) -> Facts:
     from sglang.srt.entrypoints.engine import Engine
 

@@ -207,6 +207,7 @@ SCENARIOS = {
         ),
         *(flush, labels, lora, prefill_side, prefill_side_residency, unhooked, bad_capacity),
         *(plugin_ranks.tensor_parallel, plugin_ranks.tensor_parallel_residency, plugin_ranks.data_parallel),
+        *(plugin_ranks.attention_data_parallel,),
     )
 }
 

@@ -1,4 +1,4 @@
-"""The names that Transformers imports at load time; nothing here reads an image."""
+"""The names that Transformers and SGLang 0.5.20 import at load time; nothing here reads an image."""
 
 
 class ImageReadMode:
@@ -7,3 +7,6 @@ class ImageReadMode:
 
 def decode_image(*arguments: object) -> None:
     raise NotImplementedError("this torchvision is a stub without images")
+
+
+decode_jpeg = decode_image
