@@ -29,6 +29,20 @@ logger = logging.getLogger(__name__)
 RequestQueue.register(WaitingQueue)
 
 
+def _log_with_vllm() -> None:
+    """Our lines go where vLLM's go, which has handlers for its own loggers only."""
+    theirs = logging.getLogger("vllm")
+    for name in ("coresched_engine", "coresched_vllm"):
+        ours = logging.getLogger(name)
+        for handler in theirs.handlers:
+            ours.addHandler(handler)
+        ours.setLevel(theirs.level)
+        ours.propagate = theirs.propagate
+
+
+_log_with_vllm()
+
+
 class RoutingPrefix(_Mixed):  # type: ignore[misc]  # untyped where vLLM is not installed
     """vLLM's scheduler, whose waiting queue is in routing-prefix order before each pass.
 

@@ -45,6 +45,8 @@ def engine_of(settings: Settings, scheduler_cls: Any = ROUTING_PREFIX) -> Virtua
 
 @contextlib.contextmanager
 def log_lines() -> Iterator[list[str]]:
+    import coresched_vllm.scheduler  # noqa: F401  # which sets the level that vLLM has
+
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""The adapter in the other releases of vLLM that it names as tested: their own scheduler, from their files."""
+"""The adapter in the other releases of vLLM that it calls tested: their own scheduler, from their files."""
 
 import os
 import shutil
