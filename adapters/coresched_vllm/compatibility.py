@@ -55,7 +55,7 @@ def missing() -> list[str]:
         found += [f"{path} has no {name}" for name in fields if name not in has]
     ours = {place.path.rpartition(".")[2] for place in PLACES if place.path.startswith(_QUEUE)}
     ours |= {"__bool__", "__len__", "__iter__"}
-    required = getattr(resolve(_QUEUE), "__abstractmethods__", frozenset())
+    required: frozenset[str] = getattr(resolve(_QUEUE), "__abstractmethods__", frozenset())
     found += [f"{_QUEUE} asks for {name}, which is new" for name in sorted(required - ours)]
     return found
 

@@ -90,8 +90,13 @@ def _collect_in(process: int) -> None:
 
     folder = tempfile.mkdtemp(prefix="coresched-vllm-")
     os.environ[FOLDER_VARIABLE] = folder
-    atexit.register(lambda: os.getpid() == process and shutil.rmtree(folder, ignore_errors=True))
+    atexit.register(_remove, folder, process)
     REGISTRY.register(SharedCountsCollector(Path(folder)))
+
+
+def _remove(folder: str, process: int) -> None:
+    if os.getpid() == process:  # and not in one that was forked from it
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def publisher_of(vllm_config: Any, counts: Counts) -> Publisher | None:

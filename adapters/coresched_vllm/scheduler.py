@@ -29,7 +29,21 @@ logger = logging.getLogger(__name__)
 RequestQueue.register(WaitingQueue)
 
 
-class RoutingPrefix(_Mixed):  # type: ignore[misc]  # untyped where vLLM is not installed
+def _log_with_vllm() -> None:
+    """Our lines go where vLLM's go, which has handlers for its own loggers only."""
+    theirs = logging.getLogger("vllm")
+    for name in ("coresched_engine", "coresched_vllm"):
+        ours = logging.getLogger(name)
+        for handler in theirs.handlers:
+            ours.addHandler(handler)
+        ours.setLevel(theirs.level)
+        ours.propagate = theirs.propagate
+
+
+_log_with_vllm()
+
+
+class RoutingPrefix(_Mixed):  # type: ignore[misc,valid-type]  # untyped where vLLM is not installed
     """vLLM's scheduler, whose waiting queue is in routing-prefix order before each pass.
 
     Nothing else of a pass is different. Made by this name it is of the class for the configuration's
@@ -108,11 +122,11 @@ class RoutingPrefix(_Mixed):  # type: ignore[misc]  # untyped where vLLM is not 
         return int(found[1])
 
 
-class RoutingPrefixScheduler(RoutingPrefix, Scheduler):
+class RoutingPrefixScheduler(RoutingPrefix, Scheduler):  # type: ignore[misc]
     """For ``async_scheduling=False``."""
 
 
-class RoutingPrefixAsyncScheduler(RoutingPrefix, AsyncScheduler):
+class RoutingPrefixAsyncScheduler(RoutingPrefix, AsyncScheduler):  # type: ignore[misc]
     """For ``async_scheduling=True``."""
 
 

@@ -9,6 +9,7 @@ from importlib import metadata
 from coresched import __version__
 from coresched.capacity.engines import VERSIONS
 from coresched.cli.sglang_adapters import SglangAdapters, inspect_sglang
+from coresched.cli.vllm_adapter import VllmAdapter, inspect_vllm
 
 CORE = ("coresched.core.ring", "coresched.core.prefix", "coresched.core.chain", "coresched.batch.coordinator")
 
@@ -30,7 +31,7 @@ class Part:
 
 
 def installed_parts() -> tuple[Part, ...]:
-    """Every part looked for. Engines are optional; an SGLang is loaded, in a process of its own."""
+    """Every part looked for. Engines are optional; each is loaded, in a process of its own."""
     engines = tuple(_engine(name, distributions) for name, distributions in ENGINES.items())
     return (
         Part("coresched", __version__, ""),
@@ -38,6 +39,7 @@ def installed_parts() -> tuple[Part, ...]:
         _core(),
         *engines,
         *(_sglang_adapters() if engines[0].version is not None else ()),
+        *((_vllm_adapter(inspect_vllm()),) if engines[1].version is not None else ()),
     )
 
 
@@ -100,6 +102,23 @@ def _simulated_device(found: SglangAdapters) -> Part:
         return Part("sglang-sim", __version__, "the simulated device fits this SGLang")
     lacks = ", ".join(found.device_lacks)
     return Part("sglang-sim", None, f"the simulated device does not fit this SGLang, which lacks {lacks}")
+
+
+def _vllm_adapter(found: VllmAdapter | str) -> Part:
+    name = "vllm scheduler"
+    if isinstance(found, str):
+        return Part(name, None, f"vLLM cannot be loaded: {found}", broken=True)
+    option = f"--scheduler-cls {found.scheduler}"
+    if found.lacks:
+        tested = ", ".join(found.tested_versions)
+        return Part(
+            name, None, f"{option} cannot work: {'; '.join(found.lacks)}; use vLLM {tested}", broken=True
+        )
+    if not found.discovered:
+        reason = "the entry points of coresched are not installed; pip install it into this environment"
+        return Part(name, None, f"{option} has no metrics and no early checks: {reason}", broken=True)
+    tested = "tested" if found.tested else "not tested"
+    return Part(name, __version__, f"{option} is offered; {tested} with vLLM {found.version}")
 
 
 def _version(distribution: str) -> str | None:

@@ -33,12 +33,20 @@ HYBRID = Settings(blocks=150, additional_config={"coresched": {"label_capacity":
 DENSE = replace(HYBRID, blocks=120, state_groups=0)
 
 
+def version() -> Facts:
+    from coresched_vllm.compatibility import is_tested, missing, vllm_version
+
+    return {"version": vllm_version(), "missing": missing(), "tested": is_tested(vllm_version())}
+
+
 def engine_of(settings: Settings, scheduler_cls: Any = ROUTING_PREFIX) -> VirtualEngine:
     return VirtualEngine(Path(tempfile.mkdtemp()), replace(settings, scheduler_cls=scheduler_cls))
 
 
 @contextlib.contextmanager
 def log_lines() -> Iterator[list[str]]:
+    import coresched_vllm.scheduler  # noqa: F401  # which sets the level that vLLM has
+
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]

@@ -23,7 +23,7 @@ FLAGS = (
     *("--scheduler-cls", "coresched_vllm.RoutingPrefix"),
     *("--additional-config", '{"coresched": {"label_capacity": 64}}'),
 )
-BOOT_S = 900.0
+BOOT_S = 1_200.0
 
 
 @pytest.fixture(scope="module")

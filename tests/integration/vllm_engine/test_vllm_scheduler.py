@@ -1,15 +1,9 @@
 """The vLLM adapter in vLLM's real scheduler with made-up outputs: each scenario of scheduler_scenarios.py."""
 
-import json
-import os
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-from integration.vllm_engine.environment import HERE, OFFLINE
-
-from coresched.core.reference import ReferencePrefixPolicy, ReferenceWaiting
+from integration.vllm_engine.scenario_runs import Outcomes, check_order, run_scenarios
 
 pytestmark = pytest.mark.vllm
 
@@ -17,27 +11,11 @@ SCENARIOS = (
     *("hybrid_under_pressure", "dense_under_pressure", "without_pressure", "unlabelled", "asynchronous"),
     *("order", "preemption_storm", "aborts", "reset", "labels", "start", "refusals", "metrics"),
 )
-VARIABLES = ("CORESCHED_LABEL_CAPACITY", "CORESCHED_PLAN")
-
-Outcomes = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def outcomes(vllm_python: Path) -> Outcomes:
-    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    done = subprocess.run(
-        [vllm_python, HERE / "scheduler_scenarios.py", *SCENARIOS],
-        capture_output=True,
-        text=True,
-        cwd="/",
-        env={**environment, **OFFLINE},
-        timeout=1_800,
-    )
-    found: Outcomes = dict(json.loads(line) for line in done.stdout.splitlines())
-    assert set(found) == set(SCENARIOS), done.stderr[-4000:]
-    for name, outcome in found.items():
-        assert "failed" not in outcome, f"{name}: {outcome['failed']}"
-    return found
+    return run_scenarios(vllm_python, SCENARIOS)
 
 
 @pytest.mark.parametrize("model", ["hybrid_under_pressure", "dense_under_pressure"])
@@ -73,25 +51,7 @@ def test_one_name_gives_the_class_for_asynchronous_scheduling(outcomes: Outcomes
 
 
 def test_each_pass_is_in_the_reference_policys_order(outcomes: Outcomes) -> None:
-    steps = outcomes["order"]["steps"]
-    policy = ReferencePrefixPolicy(8)
-    known: dict[str, ReferenceWaiting] = {}
-    preempted: list[str] = []
-    for step in steps:
-        for name, label in step["arrived"]:
-            known.setdefault(name, ReferenceWaiting(name, label, len(known)))
-        waiting = [known[name] for name, _ in step["arrived"]]
-        ordered = policy.order(waiting, lambda request, hits=step["hits"]: hits[request.id])
-        assert step["order"] == [request.id for request in ordered]
-        assert sorted(step["first"]) == sorted(preempted)
-        queue = [*step["first"], *step["order"]]
-        assert step["admitted"] == queue[: len(step["admitted"])]
-        assert not (step["admitted"] and step["preempted"])
-        assert not step["touched"]
-        preempted = [*(name for name in preempted if name not in step["admitted"]), *step["preempted"]]
-        for name in step["admitted"]:
-            policy.admitted(known[name].label)
-    assert outcomes["order"]["labels"] == policy.labels()
+    steps = check_order(outcomes["order"], label_capacity=8)
     assert sum(step["order"] != [name for name, _ in step["arrived"]] for step in steps) > 10
     assert sum(len(step["preempted"]) for step in steps) > 3
     assert sum(len(step["admitted"]) for step in steps) > 60

