@@ -43,14 +43,15 @@ class Replies:
         if tokenizer is None:
             ids = [token for token in range(vocabulary) if token not in ends]
             return cls(ids, ids, min(ends, default=None), lambda token: "", exact=False)
-        end = tokenizer.eos_token_id
+        end, known = tokenizer.eos_token_id, len(tokenizer)
         first, later = _words(tokenizer)
         sample = [first[0], *(later[step * 7919 % len(later)] for step in range(64))]
         return cls(
             first,
             later,
             min(ends, default=None) if end is None else end,
-            lambda token: str(tokenizer.decode([token])),
+            # A model may have more ids than its tokenizer, and some tokenizers refuse to decode those.
+            lambda token: str(tokenizer.decode([token])) if 0 <= token < known else "",
             exact=tokenizer.encode(tokenizer.decode(sample), add_special_tokens=False) == sample,
         )
 
@@ -61,12 +62,12 @@ class Replies:
         by itself. The first token has a space before it where the prompt ends with a letter or a digit.
         """
         if open_ended and self.end is not None:
-            name = blake2b(request_id.encode(), digest_size=16).digest()
+            name = blake2b(request_id.encode(errors="surrogatepass"), digest_size=16).digest()
             if position >= reply_length(name, 0) - 1:
                 return self.end
         within = position > 0 or self.text_of(last_prompt_token)[-1:].isalnum()
         choices = self.later if within else self.first
-        drawn = blake2b(f"{position}:{request_id}".encode(), digest_size=8).digest()
+        drawn = blake2b(f"{position}:{request_id}".encode(errors="surrogatepass"), digest_size=8).digest()
         return choices[int.from_bytes(drawn, "big") % len(choices)]
 
 
