@@ -39,7 +39,8 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         description="Work out how many trajectories fit a worker's discrete cache pools at once, and the\n"
         "engine flags that make the pools so. The workload is one or more trace files, or a\n"
         "summary in numbers.",
-        example="coresched plan Qwen3-Next-80B-A3B traces.jsonl --engine sglang --tp 4 --pool-memory 40GiB",
+        example="coresched plan Qwen3-Next-80B-A3B traces.jsonl --engine sglang \\\n"
+        "    --tp 4 --pool-memory 40GiB",
     )
     parser.add_argument("model", help="a config.json, its folder, or a name of the catalogue")
     parser.add_argument("traces", nargs="*", type=Path, metavar="TRACE", help="trajectories of the workload")

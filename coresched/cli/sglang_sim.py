@@ -24,8 +24,8 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "Replies are words without meaning. A tokenizer beside config.json is used, else every byte of text\n"
         "is a token. Flags of SGLang's go behind --. Prints the address and\n"
         "the pools when the server is healthy. Stops on SIGTERM or Ctrl-C.",
-        example="coresched sglang-sim --model-config config.json --memory 80GiB --weights 50GiB \\\n"
-        "    -- --port 30000 --context-length 65536 --schedule-policy lpm",
+        example="coresched sglang-sim --model-config config.json --memory 80GiB \\\n"
+        "    --weights 50GiB -- --context-length 65536 --schedule-policy lpm",
     )
     add_device_options(parser, required=True)
     parser.add_argument(

@@ -224,7 +224,9 @@ def sglang_sim(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--memory", "80", "--weights", "nothing"), "--weights is 'nothing'"),
+        (("--memory", "80GiB", "--weights", "nothing"), "--weights is 'nothing'"),
+        (("--memory", "80", "--weights", "50"), "--memory is '80', less than 1 MiB; give the unit, such as 80GiB"),
+        (("--memory", "80GiB", "--weights", "50"), "--weights is '50', less than 1 MiB"),
         (
             ("--memory", "8GiB", "--weights", "9GiB"),
             "--weights is 9 GiB, which leaves nothing of --memory 8 GiB",
