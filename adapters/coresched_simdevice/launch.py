@@ -1,6 +1,7 @@
 """Starts an SGLang server on the simulated device, waits until it is healthy, and stops it again."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from coresched.capacity.observed import ObservedPools, observe_engine
 from coresched.errors import InputError
 from coresched.listen import listen_address
 from coresched_simdevice import configuration
-from coresched_simdevice.model_directory import config_file, has_tokenizer, write_model_directory
+from coresched_simdevice.model_directory import config_file, has_tokenizer, model_name, write_model_directory
 
 PLATFORM: Final = "coresched-simdevice"
 
@@ -32,9 +33,17 @@ FLAGS: Final = {
     "--sampling-backend": "pytorch",
     "--grammar-backend": "none",
 }
-"""What the server gets where the user does not say otherwise."""
+"""What the server gets where the user does not say otherwise, beside --served-model-name."""
+
+METRICS: Final = "--enable-metrics"
 
 LAST_LINES: Final = 20
+
+_REASON: Final = re.compile(r"(\w+(\.py|\.\w+)*: error: |coresched_\w+: |(\w+\.)*\w*(Error|Exception): )\S.*")
+"""A line of a log that ends a traceback, or with which a command refuses its flags."""
+
+_OF_ANOTHER_PROCESS: Final = re.compile(r"EOFError|RuntimeError: (Initialization failed|Rank \d+ scheduler)")
+"""What SGLang's first process says of a scheduler's end, whose reason stands above it."""
 
 
 class ServerEnded(Exception):
@@ -47,9 +56,16 @@ class ServerEnded(Exception):
 
     def last_lines(self) -> list[str]:
         """The end of the log, if there is a file of it."""
-        if self.log is None:
-            return []
-        return self.log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        return self._lines()[-LAST_LINES:]
+
+    def reason(self) -> str | None:
+        """The last line of the log that looks like why it ended; None where no line does."""
+        found = [line for line in self._lines() if _REASON.fullmatch(line)]
+        own = [line for line in found if not _OF_ANOTHER_PROCESS.match(line)]
+        return next(reversed(own or found), None)
+
+    def _lines(self) -> list[str]:
+        return [] if self.log is None else self.log.read_text(errors="replace").splitlines()
 
 
 @dataclass(frozen=True)
@@ -90,21 +106,28 @@ def serving(
     config = config_file(model)
     if given := [flag for flag in ("--model-path", "--model") if option(flags, flag) is not None]:
         raise InputError(f"{given[0]} is given to sglang; give the model as --model-config instead")
-    all_flags = [
-        *flags,
-        *(text for flag in FLAGS if option(flags, flag) is None for text in (flag, FLAGS[flag])),
-    ]
+    all_flags = [*flags, *_defaults(flags, config)]
     url = server_url(all_flags)
     with tempfile.TemporaryDirectory(prefix="coresched-sglang-sim-") as scratch:
         folder = config.parent
         if not has_tokenizer(folder):
-            folder = Path(scratch) / (config.resolve().parent.name or "model")
+            folder = Path(scratch) / model_name(config)
             write_model_directory(config, folder)
         server = (sys.executable, "-m", "coresched_simdevice.server", str(os.getpid()))
         command = [*server, "--model-path", str(folder), *all_flags]
         with _started(command, {**os.environ, **device}, log, grace_s) as process:
             _wait_until_healthy(process, url, log, start_timeout_s)
             yield Server(process, url, _pools(url), log)
+
+
+def _defaults(flags: Sequence[str], config: Path) -> list[str]:
+    """What ``flags`` do not have of the flags that a server gets."""
+    missing = [text for flag in FLAGS if option(flags, flag) is None for text in (flag, FLAGS[flag])]
+    if option(flags, METRICS) is None:
+        missing.append(METRICS)
+    if option(flags, "--served-model-name") is None:
+        missing.append(f"--served-model-name={model_name(config)}")
+    return missing
 
 
 def require_sglang() -> None:

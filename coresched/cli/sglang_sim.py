@@ -75,7 +75,9 @@ def run(args: argparse.Namespace) -> int:
         for line in end.last_lines():
             print(line, file=sys.stderr)
         when = "" if healthy else " before it was healthy"
-        print(f"coresched sglang-sim: SGLang ended with exit code {end.code}{when}", file=sys.stderr)
+        reason = end.reason()
+        why = "" if healthy or reason is None else f": {reason}"
+        print(f"coresched sglang-sim: SGLang ended with exit code {end.code}{when}{why}", file=sys.stderr)
         return end.code or 1
     except (KeyboardInterrupt, SystemExit):
         if not healthy:
