@@ -31,7 +31,8 @@ class Priced:
 def price(observed: ObservedPools, model: str | None = None, tp: int | None = None) -> Priced:
     """The footprint of the observed engine's model, or of ``model`` on ``tp`` ranks where given.
 
-    What an engine calls its model is often a folder of its own machine. Raises InputError where the model cannot be found or priced, or the number of ranks is not reported.
+    What an engine calls its model is often a folder of its own machine. Raises InputError where the model
+    cannot be found or priced, or the number of ranks is not reported.
     """
     vllm = observed.engine == "vllm"
     name = model or observed.text("model" if vllm else "model_path")

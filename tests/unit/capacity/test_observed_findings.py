@@ -429,9 +429,9 @@ def test_a_hub_name_is_found_in_the_catalogue_by_its_last_part() -> None:
     assert price(sglang()).footprint.model == "Ling-3.0-flash"
     with pytest.raises(InputError, match=r"pass --model with one, or with a name of the catalogue$"):
         price(sglang({"model_path": "someone/unheard-of"}))
-    with pytest.raises(InputError, match=r"\(the catalogue has Ling-3.0-flash, "):
+    with pytest.raises(InputError, match=r"\(the catalogue has Ling-3\.0-flash, "):
         price(sglang({"model_path": "/elsewhere/Ling-3.0-flash-FP8"}))
-    with pytest.raises(InputError, match="has no config.json on this machine"):
+    with pytest.raises(InputError, match="on this machine; pass --model"):
         price(sglang({"model_path": "x" * 5000}))
 
 

@@ -4,7 +4,20 @@ import pytest
 
 from coresched.cli.main import build_parser, main
 
-COMMANDS = "demo simulate replay plan serve gateway top batch worker sglang-sim trace doctor".split()
+COMMANDS = [
+    "demo",
+    "simulate",
+    "replay",
+    "plan",
+    "serve",
+    "gateway",
+    "top",
+    "batch",
+    "worker",
+    "sglang-sim",
+    "trace",
+    "doctor",
+]
 
 
 def test_every_command_is_looked_at() -> None:
@@ -46,6 +59,6 @@ def test_what_stands_before_the_dashes_is_refused_with_the_hint(
         main(argv)
     assert ended.value.code == 2
     assert capsys.readouterr().err == (
-        f"coresched {argv[0]}: unrecognized arguments: {named}; flags of sglang.launch_server stand behind -- "
-        f"(see coresched {argv[0]} --help)\n"
+        f"coresched {argv[0]}: unrecognized arguments: {named}; flags of sglang.launch_server stand behind "
+        f"-- (see coresched {argv[0]} --help)\n"
     )
