@@ -62,12 +62,12 @@ class Replies:
         by itself. The first token has a space before it where the prompt ends with a letter or a digit.
         """
         if open_ended and self.end is not None:
-            name = blake2b(request_id.encode(errors="surrogatepass"), digest_size=16).digest()
+            name = blake2b(request_id.encode(), digest_size=16).digest()
             if position >= reply_length(name, 0) - 1:
                 return self.end
         within = position > 0 or self.text_of(last_prompt_token)[-1:].isalnum()
         choices = self.later if within else self.first
-        drawn = blake2b(f"{position}:{request_id}".encode(errors="surrogatepass"), digest_size=8).digest()
+        drawn = blake2b(f"{position}:{request_id}".encode(), digest_size=8).digest()
         return choices[int.from_bytes(drawn, "big") % len(choices)]
 
 
