@@ -1,7 +1,6 @@
 """Starts an SGLang server on the simulated device, waits until it is healthy, and stops it again."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from coresched.errors import InputError
 from coresched.listen import listen_address
 from coresched_simdevice import configuration
 from coresched_simdevice.model_directory import config_file, has_tokenizer, model_name, write_model_directory
+from coresched_simdevice.server_log import ServerLog
 
 PLATFORM: Final = "coresched-simdevice"
 
@@ -37,35 +37,14 @@ FLAGS: Final = {
 
 METRICS: Final = "--enable-metrics"
 
-LAST_LINES: Final = 20
-
-_REASON: Final = re.compile(r"(\w+(\.py|\.\w+)*: error: |coresched_\w+: |(\w+\.)*\w*(Error|Exception): )\S.*")
-"""A line of a log that ends a traceback, or with which a command refuses its flags."""
-
-_OF_ANOTHER_PROCESS: Final = re.compile(r"EOFError|RuntimeError: (Initialization failed|Rank \d+ scheduler)")
-"""What SGLang's first process says of a scheduler's end, whose reason stands above it."""
-
 
 class ServerEnded(Exception):
     """The server ended by itself; ``code`` is its exit code, 128 and the signal's number if one ended it."""
 
-    def __init__(self, code: int, log: Path | None) -> None:
+    def __init__(self, code: int, log: ServerLog) -> None:
         super().__init__(code)
         self.code = code
         self.log = log
-
-    def last_lines(self) -> list[str]:
-        """The end of the log, if there is a file of it."""
-        return self._lines()[-LAST_LINES:]
-
-    def reason(self) -> str | None:
-        """The last line of the log that looks like why it ended; None where no line does."""
-        found = [line for line in self._lines() if _REASON.fullmatch(line)]
-        own = [line for line in found if not _OF_ANOTHER_PROCESS.match(line)]
-        return next(reversed(own or found), None)
-
-    def _lines(self) -> list[str]:
-        return [] if self.log is None else self.log.read_text(errors="replace").splitlines()
 
 
 @dataclass(frozen=True)
@@ -75,7 +54,7 @@ class Server:
     process: "subprocess.Popen[bytes]"
     url: str
     pools: ObservedPools | InputError
-    log: Path | None
+    log: ServerLog
 
     def wait(self) -> None:
         """Until it ends by itself. Raises ServerEnded then."""
@@ -115,9 +94,10 @@ def serving(
             write_model_directory(config, folder)
         server = (sys.executable, "-m", "coresched_simdevice.server", str(os.getpid()))
         command = [*server, "--model-path", str(folder), *all_flags]
-        with _started(command, {**os.environ, **device}, log, grace_s) as process:
-            _wait_until_healthy(process, url, log, start_timeout_s)
-            yield Server(process, url, _pools(url), log)
+        server_log = ServerLog(log)
+        with _started(command, {**os.environ, **device}, server_log, grace_s) as process:
+            _wait_until_healthy(process, url, server_log, start_timeout_s)
+            yield Server(process, url, _pools(url), server_log)
 
 
 def _defaults(flags: Sequence[str], config: Path) -> list[str]:
@@ -181,30 +161,25 @@ def on_device(environ: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def _started(
-    command: Sequence[str], environ: Mapping[str, str], log: Path | None, grace_s: float
+    command: Sequence[str], environ: Mapping[str, str], log: ServerLog, grace_s: float
 ) -> "Iterator[subprocess.Popen[bytes]]":
-    environment = on_device(environ)
-    try:
-        output = log.open("wb") if log is not None else None
-    except OSError as problem:
-        raise InputError(f"--log {log}: cannot be written ({problem.strerror})") from None
-    try:
+    with log.opened() as output:
         # A session of its own, so that Ctrl-C reaches this process only, and all of the server can be ended.
         process = subprocess.Popen(
             command,
-            env=environment,
+            env=on_device(environ),
             stdin=subprocess.DEVNULL,
-            stdout=output or sys.stderr,
+            stdout=subprocess.PIPE if output is None else output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        shown = None if process.stdout is None else log.show(process.stdout)
         try:
             yield process
         finally:
             _end(process, grace_s)
-    finally:
-        if output is not None:
-            output.close()
+            if shown is not None:
+                shown.join(grace_s)
 
 
 def _end(process: "subprocess.Popen[bytes]", grace_s: float) -> None:
@@ -223,7 +198,7 @@ def _end(process: "subprocess.Popen[bytes]", grace_s: float) -> None:
 
 
 def _wait_until_healthy(
-    process: "subprocess.Popen[bytes]", url: str, log: Path | None, timeout_s: float
+    process: "subprocess.Popen[bytes]", url: str, log: ServerLog, timeout_s: float
 ) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + timeout_s

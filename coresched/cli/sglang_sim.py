@@ -72,10 +72,10 @@ def run(args: argparse.Namespace) -> int:
             print(f"coresched sglang-sim: {_summary(server)}", flush=True)
             server.wait()
     except ServerEnded as end:
-        for line in end.last_lines():
+        for line in end.log.last_lines():
             print(line, file=sys.stderr)
         when = "" if healthy else " before it was healthy"
-        reason = end.reason()
+        reason = end.log.reason()
         why = "" if healthy or reason is None else f": {reason}"
         print(f"coresched sglang-sim: SGLang ended with exit code {end.code}{when}{why}", file=sys.stderr)
         return end.code or 1

@@ -66,10 +66,11 @@ class Command:
         self.config.write_text(json.dumps({"architectures": ["Qwen3ForCausalLM"]}))
 
     @contextmanager
-    def started(self, mode: str, *flags: str) -> Iterator["subprocess.Popen[str]"]:
+    def started(self, mode: str, *flags: str, to_file: bool = True) -> Iterator["subprocess.Popen[str]"]:
         command: Sequence[str] = (
             *(sys.executable, "-m", "coresched", "sglang-sim", "--model-config", str(self.config)),
-            *("--memory", "80GiB", "--weights", "50GiB", "--speed", "10", "--log", str(self.log)),
+            *("--memory", "80GiB", "--weights", "50GiB", "--speed", "10"),
+            *(("--log", str(self.log)) if to_file else ()),
             *("--", "--port", str(self.port), *flags),
         )
         paths = (self.folder / "packages", CHECKOUT, CHECKOUT / "adapters")
@@ -206,9 +207,11 @@ def test_a_server_that_dies_gives_its_exit_code_and_last_lines(command: Command)
     ]
 
 
-def test_the_reason_in_the_log_is_said_with_the_exit_code(command: Command) -> None:
-    with command.started("raises") as process:
+@pytest.mark.parametrize("to_file", [True, False])
+def test_the_reason_in_the_log_is_said_with_the_exit_code(command: Command, to_file: bool) -> None:
+    with command.started("raises", to_file=to_file) as process:
         _, errors = process.communicate(timeout=60)
+    assert errors.startswith("first line of the log\nTraceback")
     assert errors.endswith(
         "coresched sglang-sim: SGLang ended with exit code 1 before it was healthy: ValueError: no room\n"
     )
