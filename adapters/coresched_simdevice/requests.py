@@ -46,8 +46,8 @@ def refusal(request: Any) -> str | None:
 def prompt_refusal(input_ids: Sequence[int], vocabulary: int, *, may_be_empty: bool = False) -> str | None:
     """Why a prompt cannot be served; None if it can.
 
-    SGLang passes on any id, and its lookup of a token's embedding ends the server for one that the model
-    does not have. A prompt ``may_be_empty`` where a session has what goes before.
+    SGLang passes on any id, and on a server of one rank looks up an embedding that does not exist.
+    A prompt ``may_be_empty`` where a session has what goes before.
     """
     if not len(input_ids):
         return None if may_be_empty else "the prompt has no tokens; send at least one"
