@@ -6,12 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coresched_engine import label_capacity
-from coresched_engine.label_capacity import LabelCapacity, Settings, json_object
+from coresched_engine.label_capacity import (
+    LABEL_CAPACITY_VARIABLE,
+    PLAN_VARIABLE,
+    LabelCapacity,
+    Settings,
+    json_object,
+)
 
 from coresched.capacity.fields import one_line
 
 FILE_VARIABLE = "CORESCHED_SGLANG_CONFIG"
 """Path of a JSON object with `label_capacity`, or `plan` (a path, from the file's folder), or both."""
+
+VARIABLES = (LABEL_CAPACITY_VARIABLE, FILE_VARIABLE, PLAN_VARIABLE)
+"""All that a label capacity can be given by."""
 
 
 def asked_label_capacity(environment: Mapping[str, str]) -> LabelCapacity | None:

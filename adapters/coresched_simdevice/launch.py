@@ -19,7 +19,8 @@ from coresched.capacity.observed import ObservedPools, observe_engine
 from coresched.errors import InputError
 from coresched.listen import listen_address
 from coresched_simdevice import configuration
-from coresched_simdevice.model_directory import config_file, has_tokenizer, write_model_directory
+from coresched_simdevice.model_directory import config_file, has_tokenizer, model_name, write_model_directory
+from coresched_simdevice.server_log import ServerLog
 
 PLATFORM: Final = "coresched-simdevice"
 
@@ -32,24 +33,18 @@ FLAGS: Final = {
     "--sampling-backend": "pytorch",
     "--grammar-backend": "none",
 }
-"""What the server gets where the user does not say otherwise."""
+"""What the server gets where the user does not say otherwise, beside --served-model-name."""
 
-LAST_LINES: Final = 20
+METRICS: Final = "--enable-metrics"
 
 
 class ServerEnded(Exception):
     """The server ended by itself; ``code`` is its exit code, 128 and the signal's number if one ended it."""
 
-    def __init__(self, code: int, log: Path | None) -> None:
+    def __init__(self, code: int, log: ServerLog) -> None:
         super().__init__(code)
         self.code = code
         self.log = log
-
-    def last_lines(self) -> list[str]:
-        """The end of the log, if there is a file of it."""
-        if self.log is None:
-            return []
-        return self.log.read_text(errors="replace").splitlines()[-LAST_LINES:]
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,7 @@ class Server:
     process: "subprocess.Popen[bytes]"
     url: str
     pools: ObservedPools | InputError
-    log: Path | None
+    log: ServerLog
 
     def wait(self) -> None:
         """Until it ends by itself. Raises ServerEnded then."""
@@ -90,21 +85,29 @@ def serving(
     config = config_file(model)
     if given := [flag for flag in ("--model-path", "--model") if option(flags, flag) is not None]:
         raise InputError(f"{given[0]} is given to sglang; give the model as --model-config instead")
-    all_flags = [
-        *flags,
-        *(text for flag in FLAGS if option(flags, flag) is None for text in (flag, FLAGS[flag])),
-    ]
+    all_flags = [*flags, *_defaults(flags, config)]
     url = server_url(all_flags)
     with tempfile.TemporaryDirectory(prefix="coresched-sglang-sim-") as scratch:
         folder = config.parent
         if not has_tokenizer(folder):
-            folder = Path(scratch) / (config.resolve().parent.name or "model")
+            folder = Path(scratch) / model_name(config)
             write_model_directory(config, folder)
         server = (sys.executable, "-m", "coresched_simdevice.server", str(os.getpid()))
         command = [*server, "--model-path", str(folder), *all_flags]
-        with _started(command, {**os.environ, **device}, log, grace_s) as process:
-            _wait_until_healthy(process, url, log, start_timeout_s)
-            yield Server(process, url, _pools(url), log)
+        server_log = ServerLog(log)
+        with _started(command, {**os.environ, **device}, server_log, grace_s) as process:
+            _wait_until_healthy(process, url, server_log, start_timeout_s)
+            yield Server(process, url, _pools(url), server_log)
+
+
+def _defaults(flags: Sequence[str], config: Path) -> list[str]:
+    """What ``flags`` do not have of the flags that a server gets."""
+    missing = [text for flag in FLAGS if option(flags, flag) is None for text in (flag, FLAGS[flag])]
+    if option(flags, METRICS) is None:
+        missing.append(METRICS)
+    if option(flags, "--served-model-name") is None:
+        missing.append(f"--served-model-name={model_name(config)}")
+    return missing
 
 
 def require_sglang() -> None:
@@ -158,30 +161,25 @@ def on_device(environ: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def _started(
-    command: Sequence[str], environ: Mapping[str, str], log: Path | None, grace_s: float
+    command: Sequence[str], environ: Mapping[str, str], log: ServerLog, grace_s: float
 ) -> "Iterator[subprocess.Popen[bytes]]":
-    environment = on_device(environ)
-    try:
-        output = log.open("wb") if log is not None else None
-    except OSError as problem:
-        raise InputError(f"--log {log}: cannot be written ({problem.strerror})") from None
-    try:
+    with log.opened() as output:
         # A session of its own, so that Ctrl-C reaches this process only, and all of the server can be ended.
         process = subprocess.Popen(
             command,
-            env=environment,
+            env=on_device(environ),
             stdin=subprocess.DEVNULL,
-            stdout=output or sys.stderr,
+            stdout=subprocess.PIPE if output is None else output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        shown = None if process.stdout is None else log.show(process.stdout)
         try:
             yield process
         finally:
             _end(process, grace_s)
-    finally:
-        if output is not None:
-            output.close()
+            if shown is not None:
+                shown.join(grace_s)
 
 
 def _end(process: "subprocess.Popen[bytes]", grace_s: float) -> None:
@@ -200,7 +198,7 @@ def _end(process: "subprocess.Popen[bytes]", grace_s: float) -> None:
 
 
 def _wait_until_healthy(
-    process: "subprocess.Popen[bytes]", url: str, log: Path | None, timeout_s: float
+    process: "subprocess.Popen[bytes]", url: str, log: ServerLog, timeout_s: float
 ) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + timeout_s

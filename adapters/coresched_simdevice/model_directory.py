@@ -1,6 +1,7 @@
 """A model directory for SGLang out of a config.json alone: its tokenizer makes every byte of text a token."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +45,13 @@ def config_file(path: str) -> Path:
     if not isinstance(config, dict) or not isinstance(config.get("architectures"), list):
         raise InputError(f"--model-config {name}: has no architectures; give the model's config.json")
     return file
+
+
+def model_name(config: Path) -> str:
+    """What the model of a config file is called: the file's name, or its folder's where it is config.json."""
+    path = Path(os.path.abspath(config))  # as it is named: in Hugging Face's cache it is a link to a hash
+    name = path.stem if path.stem != "config" else path.parent.name
+    return name.replace(":", "-") or "model"  # SGLang takes no colon in a model's name
 
 
 def write_model_directory(config: Path, folder: Path) -> None:

@@ -43,14 +43,15 @@ class Replies:
         if tokenizer is None:
             ids = [token for token in range(vocabulary) if token not in ends]
             return cls(ids, ids, min(ends, default=None), lambda token: "", exact=False)
-        end = tokenizer.eos_token_id
+        end, known = tokenizer.eos_token_id, len(tokenizer)
         first, later = _words(tokenizer)
         sample = [first[0], *(later[step * 7919 % len(later)] for step in range(64))]
         return cls(
             first,
             later,
             min(ends, default=None) if end is None else end,
-            lambda token: str(tokenizer.decode([token])),
+            # A model may have more ids than its tokenizer, and some tokenizers refuse to decode those.
+            lambda token: str(tokenizer.decode([token])) if 0 <= token < known else "",
             exact=tokenizer.encode(tokenizer.decode(sample), add_special_tokens=False) == sample,
         )
 

@@ -56,9 +56,14 @@ def is_catalogued(name: str) -> bool:
     return name.lower() in _names()
 
 
+def similar_models(name: str) -> list[str]:
+    """At most three of the catalogue's names that look like ``name``, the most similar first."""
+    return [_names()[match] for match in difflib.get_close_matches(name.lower()[:200], _names(), n=3)]
+
+
 def unknown_model(name: str) -> InputError:
     """The error for a name that is neither a file nor in the catalogue, with the names that look like it."""
-    close = [_names()[match] for match in difflib.get_close_matches(name.lower()[:200], _names(), n=3)]
+    close = similar_models(name)
     near = f"the catalogue has {', '.join(close)}" if close else f"the catalogue has {', '.join(catalogue())}"
     return InputError(
         f"model {shown(name)} is neither a config.json, a folder with one, nor in the catalogue; "

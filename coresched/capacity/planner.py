@@ -65,6 +65,8 @@ def plan(
     estimator: Estimator = "peak",
     margin: float = DEFAULT_MARGIN,
     page_size: int | None = None,
+    context_length: int | None = None,
+    pools_observed: bool = False,
 ) -> Plan:
     """Plan the cache pools and the sample concurrency of ``workers`` equal workers.
 
@@ -72,13 +74,15 @@ def plan(
     `WorkloadSummary`. Memory of the pools on one GPU is ``pool_memory``, or ``memory_fraction`` of
     ``gpu_memory`` less ``weights`` (both of one GPU); sizes are bytes or text such as "96GiB".
     ``page_size`` is SGLang's, 1 by default; vLLM's block follows from the model. ``memory_fraction`` is 0.9
-    by default.
+    by default. ``context_length`` (tokens; the model's by default) is that of SGLang; vLLM's pools do not
+    depend on it. ``pools_observed`` says that ``pool_memory`` is what an engine has, so that nothing is
+    assumed of it.
 
     The default estimator ``peak`` takes the largest C whose replayed peak demand, raised by ``margin``, fits
     the engine's discrete pools; ``paper`` is floor(C(r_bal)) with L_kv the mean final context, ``kappa`` the
     same with the time-averaged active context. Raises InputError naming what cannot be used.
     """
-    _check_options(estimator, margin, workers, environment_concurrency)
+    _check_options(estimator, margin, workers, environment_concurrency, context_length)
     memory, assumptions = pool_bytes(pool_memory, gpu_memory, weights, memory_fraction)
     size = footprint(
         model,
@@ -105,12 +109,12 @@ def plan(
         if pool_memory is None and size.model_class.endswith(SEES_IMAGES):
             memory -= IMAGE_BYTES
             assumptions.append(f"SGLang keeps {size_text(IMAGE_BYTES)} of that for images")
-        assumptions.append(
-            f"SGLang leaves {size_text(memory)} a GPU to its pools: set --mem-fraction-static so, and "
-            f"check with "
-            "coresched doctor"
-        )
-    worker = engine_worker(size, memory, page_size or 1)
+        if not pools_observed:
+            assumptions.append(
+                f"SGLang leaves {size_text(memory)} a GPU to its pools: set --mem-fraction-static so, and "
+                "check with coresched doctor"
+            )
+    worker = engine_worker(size, memory, page_size or 1, context_length)
     cost = _cost(profile, size, worker)
     alternatives = _alternatives(profile, cost, memory)
     peak = estimate_peak(profile, worker, margin)
@@ -199,8 +203,12 @@ def pool_bytes(
     return rest, [f"{note}; activations and graphs must fit into the rest"]
 
 
-def engine_worker(size: Footprint, memory: int, page_size: int) -> EngineWorker:
+def engine_worker(
+    size: Footprint, memory: int, page_size: int, context_length: int | None = None
+) -> EngineWorker:
     """The planner's view of one worker of the footprint's engine.
+
+    ``context_length`` is SGLang's, and the model's where it is None.
 
     Raises InputError for a page size that SGLang refuses for this model.
     """
@@ -210,7 +218,7 @@ def engine_worker(size: Footprint, memory: int, page_size: int) -> EngineWorker:
     if unbuffered and page_size > 1:
         raise InputError(f"page_size is {page_size}; SGLang serves {size.model_class} with page_size 1 only")
     flags = SglangFlags(
-        context_length=size.max_context,
+        context_length=context_length or size.max_context,
         page_size=page_size,
         mamba_radix_cache_strategy="no_buffer" if unbuffered else "extra_buffer",
         disable_overlap_schedule=unbuffered,
@@ -222,12 +230,23 @@ def engine_worker(size: Footprint, memory: int, page_size: int) -> EngineWorker:
     return SglangWorker(size, memory, flags)
 
 
-def _check_options(estimator: str, margin: float, workers: int, environment_concurrency: int | None) -> None:
+def _check_options(
+    estimator: str,
+    margin: float,
+    workers: int,
+    environment_concurrency: int | None,
+    context_length: int | None,
+) -> None:
     if estimator not in get_args(Estimator):
         raise InputError(f"estimator is {estimator!r}; it must be one of {', '.join(get_args(Estimator))}")
     if not (isinstance(margin, (int, float)) and isfinite(margin) and 0 <= margin <= 1):
         raise InputError(f"margin is {margin!r}; it must be a number from 0 to 1")
-    for name, value in (("workers", workers), ("environment_concurrency", environment_concurrency)):
+    counts = {
+        "workers": workers,
+        "environment_concurrency": environment_concurrency,
+        "context_length": context_length,
+    }
+    for name, value in counts.items():
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise InputError(f"{name} is {value!r}; it must be an integer of at least 1")
 

@@ -12,13 +12,15 @@ UNITS: Final = {
     **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", start=1)},
     **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", start=1)},
 }
+LEAST_BYTES: Final = 2**20
+"""Below this an amount of a device's memory is one whose unit was forgotten."""
 MOST_BYTES: Final = 2**53
 
 
 def memory_bytes(value: int | str, name: str) -> int:
     """Whole bytes of 70000000000, "96GiB", "70.65 GB" (1 GB is 10^9, 1 GiB is 2^30).
 
-    Raises InputError naming ``name`` unless it is an amount above 0 and up to 2^53 bytes.
+    Raises InputError naming ``name`` unless it is an amount from 1 MiB to 2^53 bytes.
     """
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise InputError(f'{name} is {value!r}; give bytes, or text such as "96GiB" or "70.65GB"')
@@ -29,8 +31,10 @@ def memory_bytes(value: int | str, name: str) -> int:
             f"{', '.join(unit for unit in UNITS if unit)}, such as 96GiB"
         )
     amount = int(Decimal(match[1]) * UNITS[match[2]])
-    if not 0 < amount <= MOST_BYTES:
-        raise InputError(f"{name} is {str(value)[:40]!r}; it must be above 0 and at most {MOST_BYTES} bytes")
+    if amount < LEAST_BYTES:
+        raise InputError(f"{name} is {str(value)[:40]!r}, less than 1 MiB; give the unit, such as 80GiB")
+    if amount > MOST_BYTES:
+        raise InputError(f"{name} is {str(value)[:40]!r}; it must be at most {MOST_BYTES} bytes")
     return amount
 
 

@@ -26,8 +26,8 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "begins.\n"
         "Prints the address it listens on. Stops on SIGTERM or Ctrl-C: open requests may go on for\n"
         "the grace period; a second signal ends them at once.",
-        example="coresched gateway --listen 127.0.0.1:8080 --worker http://10.0.0.1:30000 "
-        "--worker http://10.0.0.2:30000=2",
+        example="coresched gateway --listen 127.0.0.1:8080 \\\n"
+        "    --worker http://10.0.0.1:30000 --worker http://10.0.0.2:30000=2",
     )
     parser.add_argument(
         "--listen",

@@ -14,28 +14,39 @@ class CommandParser(argparse.ArgumentParser):
     After `take_flags` what stands behind -- are flags of another program, as ``flags``.
     """
 
-    _takes_flags = False
+    _flags_meaning: str | None = None
 
     def take_flags(self, meaning: str) -> None:
-        """Keep what stands behind -- for another program. ``meaning`` is said in the help."""
-        self._takes_flags = True
+        """Keep what stands behind -- for another program. ``meaning`` is said in the help and in errors."""
+        self._flags_meaning = meaning
         self.add_argument("flags", nargs="*", metavar="-- FLAG", help=meaning)
 
     def parse_known_args(  # type: ignore[override]  # of its overloads the one that is used
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         given = list(sys.argv[1:] if args is None else args)
-        if not self._takes_flags or "--" not in given:
+        if self._flags_meaning is None:
             return super().parse_known_args(given, namespace)
         # Here, for argparse would give them to a positional before it that takes many.
-        place = given.index("--")
+        place = given.index("--") if "--" in given else len(given)
         parsed, unknown = super().parse_known_args(given[:place], namespace)
+        if stray := [*unknown, *parsed.flags]:
+            self.error(f"unrecognized arguments: {' '.join(stray)}; {self._flags_meaning} stand behind --")
         parsed.flags = given[place + 1 :]
         return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
         sys.exit(2)
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Fills descriptions to the terminal's width, and leaves examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if not text.startswith("example:"):
+            return super()._fill_text(text, width, indent)
+        return "".join(indent + line for line in text.splitlines(keepends=True))
 
 
 def add_command(
@@ -52,7 +63,7 @@ def add_command(
         help=summary,
         description=description,
         epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
 
 

@@ -4,14 +4,14 @@ import argparse
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from rich.console import Console
 from rich.table import Table
 
 from coresched.capacity.estimate import DEFAULT_MARGIN, Estimator
 from coresched.capacity.footprint import footprint
-from coresched.capacity.observed import observe_engine, observe_log
+from coresched.capacity.observed import ObservedPools, observe_engine, observe_log
 from coresched.capacity.observed.memory import pool_memory
 from coresched.capacity.plan import Plan
 from coresched.capacity.planner import DEFAULT_MEMORY_FRACTION, plan
@@ -39,7 +39,8 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         description="Work out how many trajectories fit a worker's discrete cache pools at once, and the\n"
         "engine flags that make the pools so. The workload is one or more trace files, or a\n"
         "summary in numbers.",
-        example="coresched plan Qwen3-Next-80B-A3B traces.jsonl --engine sglang --tp 4 --pool-memory 40GiB",
+        example="coresched plan Qwen3-Next-80B-A3B traces.jsonl --engine sglang \\\n"
+        "    --tp 4 --pool-memory 40GiB",
     )
     parser.add_argument("model", help="a config.json, its folder, or a name of the catalogue")
     parser.add_argument("traces", nargs="*", type=Path, metavar="TRACE", help="trajectories of the workload")
@@ -121,7 +122,10 @@ def run(args: argparse.Namespace) -> int:
         "kv_dtype": args.kv_dtype,
         "state_dtype": args.state_dtype,
     }
-    memory, told = _pool_memory(args, deployment)
+    observed = _observed(args)
+    memory = args.pool_memory
+    if observed is not None:
+        memory = pool_memory(observed, footprint(args.model, args.engine, **deployment))
     workload = _workload(args)
     with Console(stderr=True).status("replaying the workload ..."):
         made = plan(
@@ -138,8 +142,12 @@ def run(args: argparse.Namespace) -> int:
             estimator=args.estimator,
             margin=args.margin,
             page_size=args.page_size,
+            context_length=None if observed is None else observed.max_context,
+            pools_observed=observed is not None,
         )
-    made = replace(made, assumptions=(*told, *made.assumptions))
+    if observed is not None:
+        told = f"pools have {size_text(made.pool_bytes)} a GPU, from what {observed.source} reports"
+        made = replace(made, warnings=(told, *made.warnings))
     if args.plot is not None:
         write_whole(args.plot, plan_page(made), "--plot")
     if args.json:
@@ -149,19 +157,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _pool_memory(
-    args: argparse.Namespace, deployment: dict[str, Any]
-) -> tuple[int | str | None, tuple[str, ...]]:
-    """The pools' memory as given or as an engine tells it, and where it is from in the latter case."""
+def _observed(args: argparse.Namespace) -> ObservedPools | None:
+    """What the engine reports that the memory is to be taken from; None where it is given in numbers."""
     if args.from_engine is None and args.from_log is None:
-        return args.pool_memory, ()
+        return None
     ways = ("from-engine", "from-log", "pool-memory", "gpu-memory", "weights")
     given = [way for way in ways if getattr(args, way.replace("-", "_")) is not None]
     if len(given) > 1:
         raise InputError(f"--{given[0]} and --{given[1]} are both given; say where the memory is from once")
-    observed = observe_log(args.from_log) if args.from_engine is None else observe_engine(args.from_engine)
-    memory = pool_memory(observed, footprint(args.model, args.engine, **deployment))
-    return memory, (f"pools have {size_text(memory)} a GPU, from what {observed.source} reports",)
+    return observe_log(args.from_log) if args.from_engine is None else observe_engine(args.from_engine)
 
 
 def _workload(args: argparse.Namespace) -> list[Path] | WorkloadSummary:

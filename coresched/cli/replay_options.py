@@ -20,7 +20,8 @@ def add_options(commands: "argparse._SubParsersAction[CommandParser]") -> Comman
         "environment answered. Writes a folder with every event and the metrics. Ctrl-C ends it,\n"
         "and what was measured by then is kept.",
         example="coresched replay traces.jsonl --endpoint http://127.0.0.1:30000 \\\n"
-        "    --endpoint http://127.0.0.1:30001 --sample-concurrency 48 --environment-concurrency 16",
+        "    --endpoint http://127.0.0.1:30001 --sample-concurrency 48 \\\n"
+        "    --environment-concurrency 16",
     )
     parser.add_argument(
         "traces", nargs="+", type=Path, metavar="TRACE", help="trajectories: .jsonl, .jsonl.gz, .jsonl.zst"

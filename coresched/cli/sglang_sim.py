@@ -24,8 +24,8 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "Replies are words without meaning. A tokenizer beside config.json is used, else every byte of text\n"
         "is a token. Flags of SGLang's go behind --. Prints the address and\n"
         "the pools when the server is healthy. Stops on SIGTERM or Ctrl-C.",
-        example="coresched sglang-sim --model-config config.json --memory 80GiB --weights 50GiB \\\n"
-        "    -- --port 30000 --context-length 65536 --schedule-policy lpm",
+        example="coresched sglang-sim --model-config config.json --memory 80GiB \\\n"
+        "    --weights 50GiB -- --context-length 65536 --schedule-policy lpm",
     )
     add_device_options(parser, required=True)
     parser.add_argument(
@@ -72,10 +72,12 @@ def run(args: argparse.Namespace) -> int:
             print(f"coresched sglang-sim: {_summary(server)}", flush=True)
             server.wait()
     except ServerEnded as end:
-        for line in end.last_lines():
+        for line in end.log.last_lines():
             print(line, file=sys.stderr)
         when = "" if healthy else " before it was healthy"
-        print(f"coresched sglang-sim: SGLang ended with exit code {end.code}{when}", file=sys.stderr)
+        reason = end.log.reason()
+        why = "" if healthy or reason is None else f": {reason}"
+        print(f"coresched sglang-sim: SGLang ended with exit code {end.code}{when}{why}", file=sys.stderr)
         return end.code or 1
     except (KeyboardInterrupt, SystemExit):
         if not healthy:

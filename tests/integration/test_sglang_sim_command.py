@@ -23,6 +23,8 @@ mode = os.environ["STAND_IN"]
 print("first line of the log", flush=True)
 if mode == "dies":
     sys.exit("boom")
+if mode == "raises":
+    raise ValueError("no room")
 child = subprocess.Popen(["sleep", "600"])
 with open(os.environ["STAND_IN_FACTS"] + ".part", "w") as file:
     json.dump({"argv": sys.argv[1:], "environ": dict(os.environ), "pids": [os.getpid(), child.pid],
@@ -64,10 +66,11 @@ class Command:
         self.config.write_text(json.dumps({"architectures": ["Qwen3ForCausalLM"]}))
 
     @contextmanager
-    def started(self, mode: str, *flags: str) -> Iterator["subprocess.Popen[str]"]:
+    def started(self, mode: str, *flags: str, to_file: bool = True) -> Iterator["subprocess.Popen[str]"]:
         command: Sequence[str] = (
             *(sys.executable, "-m", "coresched", "sglang-sim", "--model-config", str(self.config)),
-            *("--memory", "80GiB", "--weights", "50GiB", "--speed", "10", "--log", str(self.log)),
+            *("--memory", "80GiB", "--weights", "50GiB", "--speed", "10"),
+            *(("--log", str(self.log)) if to_file else ()),
             *("--", "--port", str(self.port), *flags),
         )
         paths = (self.folder / "packages", CHECKOUT, CHECKOUT / "adapters")
@@ -130,6 +133,7 @@ def test_a_healthy_server_is_announced_and_ends_with_the_command(command: Comman
     assert facts["argv"][2:7] == ["--port", str(command.port), "--device=cpu", "--page-size", "1"]
     assert "--device" not in facts["argv"]
     assert "--attention-backend" in facts["argv"]
+    assert {"--enable-metrics", "--served-model-name=mine"} < set(facts["argv"])
     environ = facts["environ"]
     assert environ["CORESCHED_SIMDEVICE"] == "1"
     assert environ["CORESCHED_SIMDEVICE_MEMORY"] == "80GiB"
@@ -203,6 +207,25 @@ def test_a_server_that_dies_gives_its_exit_code_and_last_lines(command: Command)
     ]
 
 
+@pytest.mark.parametrize("to_file", [True, False])
+def test_the_reason_in_the_log_is_said_with_the_exit_code(command: Command, to_file: bool) -> None:
+    with command.started("raises", to_file=to_file) as process:
+        _, errors = process.communicate(timeout=60)
+    assert errors.startswith("first line of the log\nTraceback")
+    assert errors.endswith(
+        "coresched sglang-sim: SGLang ended with exit code 1 before it was healthy: ValueError: no room\n"
+    )
+
+
+def test_a_name_of_ones_own_wins(command: Command) -> None:
+    with command.started("serves", "--served-model-name", "m", "--enable-metrics") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        argv = json.loads(command.facts.read_text())["argv"]
+    assert argv.count("--enable-metrics") == 1
+    assert [flag for flag in argv if flag.startswith("--served-model-name")] == ["--served-model-name"]
+
+
 def test_a_user_folder_with_a_tokenizer_is_the_model(command: Command) -> None:
     (command.config.parent / "tokenizer.json").write_text("{}")
     with command.started("serves") as process:
@@ -224,7 +247,12 @@ def sglang_sim(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--memory", "80", "--weights", "nothing"), "--weights is 'nothing'"),
+        (("--memory", "80GiB", "--weights", "nothing"), "--weights is 'nothing'"),
+        (
+            ("--memory", "80", "--weights", "50"),
+            "--memory is '80', less than 1 MiB; give the unit, such as 80GiB",
+        ),
+        (("--memory", "80GiB", "--weights", "50"), "--weights is '50', less than 1 MiB"),
         (
             ("--memory", "8GiB", "--weights", "9GiB"),
             "--weights is 9 GiB, which leaves nothing of --memory 8 GiB",

@@ -20,7 +20,7 @@ from coresched_simdevice.fleet.processes import Engine, Template, template
 from coresched_simdevice.fleet.wire import Parsed, Ready
 from coresched_simdevice.fleet.workers import EngineWorkers
 from coresched_simdevice.launch import on_device, require_sglang
-from coresched_simdevice.model_directory import config_file, write_config_directory
+from coresched_simdevice.model_directory import config_file, model_name, write_config_directory
 
 LABEL_CAPACITY = "CORESCHED_LABEL_CAPACITY"
 STATELESS_SLOTS = 1000
@@ -109,7 +109,7 @@ def engine_deployment(
     require_sglang()
     config = config_file(model)
     with tempfile.TemporaryDirectory(prefix="coresched-simulate-") as scratch:
-        folder = Path(scratch) / (config.resolve().parent.name or "model")
+        folder = Path(scratch) / model_name(config)
         write_config_directory(config, folder)
         with template(on_device({**os.environ, **device})) as processes:
             parsed = processes.parse(flags, str(folder))

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from coresched.capacity.catalogue import is_catalogued
+from coresched.capacity.catalogue import is_catalogued, similar_models
 from coresched.capacity.engines import VERSIONS
+from coresched.capacity.fields import shown
 from coresched.capacity.footprint import Footprint, footprint
 from coresched.capacity.observed.pools import ObservedPools
 from coresched.capacity.observed.vllm_size import cache_sizes, reported_blocks
@@ -30,7 +31,8 @@ class Priced:
 def price(observed: ObservedPools, model: str | None = None, tp: int | None = None) -> Priced:
     """The footprint of the observed engine's model, or of ``model`` on ``tp`` ranks where given.
 
-    Raises InputError where the model cannot be found or priced, or the number of ranks is not reported.
+    What an engine calls its model is often a folder of its own machine. Raises InputError where the model
+    cannot be found or priced, or the number of ranks is not reported.
     """
     vllm = observed.engine == "vllm"
     name = model or observed.text("model" if vllm else "model_path")
@@ -39,6 +41,8 @@ def price(observed: ObservedPools, model: str | None = None, tp: int | None = No
     ranks = tp or observed.count("tensor_parallel_size" if vllm else "tp_size")
     if ranks is None:
         raise InputError(f"{observed.source}: the number of tensor-parallel ranks is not reported; pass --tp")
+    if model is None:
+        _require_known(observed, name)
     if not vllm:
         return Priced(*_both(observed, name, ranks, DEFAULT_BLOCK_TOKENS), DEFAULT_BLOCK_TOKENS)
     first = _both(observed, name, ranks, KERNEL_BLOCKS[0])
@@ -108,13 +112,29 @@ def _footprint(
     )
 
 
+def _require_known(observed: ObservedPools, name: str) -> None:
+    """Raises InputError where the name that the engine reports says nothing here."""
+    if is_catalogued(_known(name)) or _readable(name):
+        return
+    similar = similar_models(name.rstrip("/").rpartition("/")[2])
+    hint = f" (the catalogue has {', '.join(similar)})" if similar else ""
+    raise InputError(
+        f"{observed.source}: the model it reports, {shown(name)}, has no config.json on this machine; pass "
+        f"--model with one, or with a name of the catalogue{hint}"
+    )
+
+
+def _readable(name: str) -> bool:
+    try:
+        return Path(name).is_file() or (Path(name) / "config.json").is_file()
+    except (OSError, ValueError):  # a name too long for a path, or with a null byte
+        return False
+
+
 def _known(model: str) -> str:
     """The model as it was given, or the last part of its name where only that is in the catalogue."""
-
     last = model.rstrip("/").rpartition("/")[2]
-    if not Path(model).exists() and not is_catalogued(model) and is_catalogued(last):
-        return last
-    return model
+    return last if is_catalogued(last) and not is_catalogued(model) and not _readable(model) else model
 
 
 def tested(observed: ObservedPools) -> bool | None:

@@ -121,12 +121,19 @@ def test_a_chat_goes_on_and_streams(server: EngineServer) -> None:
     [
         ({"return_logprob": True}, "no log probabilities"),
         ({"sampling_params": {"json_schema": "{}"}}, "leave json_schema"),
+        ({"input_ids": [-5]}, "input_ids has -5, which is no token"),
+        ({"input_ids": [1, 10**9]}, "input_ids has 1000000000"),
+        ({"input_ids": [[1, 2], [3, 2**62]]}, "input_ids has 4611686018427387904"),
+        ({"sampling_params": {"beam_width": 2}}, "leave beam_width"),
+        ({"input_ids": [-5], "sampling_params": {"n": 2}}, "input_ids has -5"),
+        ({"input_ids": None, "text": ""}, "the prompt has no tokens"),
     ],
 )
 async def test_what_cannot_be_answered_is_refused(client: Client, fields: dict[str, Any], words: str) -> None:
     status, body = await client.generate(**fields)
     assert status == 400
     assert words in json.dumps(body)
+    check(await client.generate(8, 2), 8, 2)  # and the server lives
 
 
 BATCH = [

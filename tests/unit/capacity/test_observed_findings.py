@@ -427,8 +427,12 @@ def test_what_the_engine_does_not_report_is_asked_for() -> None:
 
 def test_a_hub_name_is_found_in_the_catalogue_by_its_last_part() -> None:
     assert price(sglang()).footprint.model == "Ling-3.0-flash"
-    with pytest.raises(InputError, match="neither a config"):
+    with pytest.raises(InputError, match=r"pass --model with one, or with a name of the catalogue$"):
         price(sglang({"model_path": "someone/unheard-of"}))
+    with pytest.raises(InputError, match=r"\(the catalogue has Ling-3\.0-flash, "):
+        price(sglang({"model_path": "/elsewhere/Ling-3.0-flash-FP8"}))
+    with pytest.raises(InputError, match="on this machine; pass --model"):
+        price(sglang({"model_path": "x" * 5000}))
 
 
 def test_the_engines_dtypes_are_priced() -> None:

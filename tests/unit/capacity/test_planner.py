@@ -251,9 +251,9 @@ def test_refusals_name_the_field_the_value_and_the_fix() -> None:
     [
         ("96GiB", 96 * 2**30),
         ("70.65 GB", 70_650_000_000),
-        (7, 7),
-        ("1024", 1024),
-        (" 1.5KiB ", 1536),
+        (7 * 10**10, 7 * 10**10),
+        ("1048576", 2**20),
+        (" 1.5MiB ", 3 * 2**19),
         ("2TB", 2 * 10**12),
     ],
 )
@@ -267,6 +267,12 @@ def test_sizes(text: str | int, amount: int) -> None:
 def test_bad_sizes(text: object) -> None:
     with pytest.raises(InputError, match="size is"):
         memory_bytes(text, "size")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", [80, "80", "0.99MiB", "1000KiB"])
+def test_a_size_whose_unit_was_forgotten_is_refused_with_an_example(text: int | str) -> None:
+    with pytest.raises(InputError, match=r"^size is '.*', less than 1 MiB; give the unit, such as 80GiB$"):
+        memory_bytes(text, "size")
 
 
 def test_size_texts() -> None:

@@ -108,18 +108,30 @@ def test_memory_from_a_running_engine_or_its_log(
     with serving({"/server_info": json_answer(sglang_info())}) as url:
         assert run("Ling-3.0-flash", trace, "--tp", "4", "--from-engine", url, "--json") == 0
         asked = json.loads(capsys.readouterr().out)
-        assert any(url in line for line in asked["assumptions"])
+        assert any(url in line for line in asked["warnings"])
+        assert not any("GiB" in line for line in asked["assumptions"])  # the memory is read, not assumed
         assert run("Ling-3.0-flash", trace, "--tp", "4", "--from-engine", url, "--engine", "vllm") == 2
         assert "make them agree" in capsys.readouterr().err
     (tmp_path / "boot.log").write_text(sglang_log())
     assert run("Ling-3.0-flash", trace, "--tp", "4", "--from-log", "boot.log", "--json") == 0
     logged = json.loads(capsys.readouterr().out)
+    flags = logged["engine_flags"]
+    assert flags[flags.index("--context-length") + 1] == "131072"  # the model's own is 262,144
     # 8,038,279 KV tokens of 8,064 B, and 306 slots of 18,995,200 B beside the padding slot.
     assert asked["pool_bytes"] == logged["pool_bytes"] == 8_038_279 * 8_064 + 307 * 18_995_200
     with serving(vllm_routes()) as url:
         short = ["--turns", "2", "--prompt", "50", "--output", "10", "--response", "10", "--samples", "40"]
         assert run(tiny_model(tmp_path), *short, "--engine", "vllm", "--from-engine", url, "--json") == 0
     assert json.loads(capsys.readouterr().out)["pool_bytes"] == 16_777_216  # its kv_cache_memory_bytes
+
+
+def test_the_context_length_is_the_running_engines(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving({"/server_info": json_answer(sglang_info({"context_length": 65_536}))}) as url:
+        assert run("Ling-3.0-flash", trace, "--tp", "4", "--from-engine", url) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "--context-length 65536" in out
+    assert f"note: pools have 65.8 GiB a GPU, from what {url} reports" in out
+    assert "SGLang leaves" not in out
 
 
 def test_memory_is_given_once(trace: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,9 @@
 """SGLang's arguments: the choice, the refusals at start, and priorities."""
 
 import argparse
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -59,6 +62,38 @@ def test_a_bad_label_capacity_ends_the_start(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("CORESCHED_LABEL_CAPACITY", "many")
     with pytest.raises(InputError, match=r'^CORESCHED_LABEL_CAPACITY is "many"'):
         seen_by_sglang(ServerArgs())
+
+
+@pytest.mark.parametrize(
+    ("spec", "file"), [("sglang.launch_server", "/lib/sglang/launch_server.py"), (None, "/venv/bin/sglang")]
+)
+def test_sglangs_own_commands_end_with_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spec: str | None, file: str
+) -> None:
+    program = ModuleType("__main__")
+    program.__file__, program.__spec__ = file, None if spec is None else ModuleSpec(spec, None)
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    monkeypatch.setenv("CORESCHED_LABEL_CAPACITY", "many")
+    with pytest.raises(SystemExit) as ended:
+        seen_by_sglang(ServerArgs())
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith('coresched_sglang: CORESCHED_LABEL_CAPACITY is "many"; ')
+
+
+def test_a_label_capacity_is_said_to_be_ignored_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("coresched_sglang.arguments.residency_missing", list)
+    assert seen_by_sglang(ServerArgs("routing-residency")) == "routing-residency"
+    assert not caplog.messages
+    monkeypatch.setenv("CORESCHED_LABEL_CAPACITY", "many")
+    monkeypatch.setenv("CORESCHED_PLAN", "none.json")
+    assert seen_by_sglang(ServerArgs("routing-residency")) == "routing-residency"
+    assert caplog.messages == [
+        "--schedule-policy routing-residency has no label capacity, so CORESCHED_LABEL_CAPACITY and "
+        "CORESCHED_PLAN are ignored"
+    ]
 
 
 @pytest.mark.parametrize(

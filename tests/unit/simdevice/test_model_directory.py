@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from coresched_simdevice.model_directory import config_file, has_tokenizer, write_model_directory
+from coresched_simdevice.model_directory import config_file, has_tokenizer, model_name, write_model_directory
 
 from coresched.errors import InputError
 
@@ -32,6 +32,30 @@ def test_the_config_is_kept_and_every_byte_is_a_token(tmp_path: Path) -> None:
     assert len(set(vocabulary.values())) == len(vocabulary) == 259
     assert (vocabulary["A"], vocabulary["Ġ"], vocabulary["Ċ"], vocabulary["ÿ"]) == (65, 32, 10, 255)
     assert [token["id"] for token in tokenizer["added_tokens"]] == [256, 257, 258]
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("/models/Qwen3-8B/config.json", "Qwen3-8B"),
+        ("/models/qwen3.json", "qwen3"),
+        ("/models/Qwen3.5-4B.json", "Qwen3.5-4B"),
+        ("/config.json", "model"),
+        ("/models/qwen:8b/config.json", "qwen-8b"),
+    ],
+)
+def test_a_model_is_called_as_its_file_or_folder(file: str, name: str) -> None:
+    assert model_name(Path(file)) == name
+
+
+def test_a_config_that_is_a_link_is_called_as_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob = saved(tmp_path / "blobs", CONFIG).rename(tmp_path / "blobs" / "0a1b2c")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").symlink_to(blob)
+    monkeypatch.chdir(tmp_path / "mine")
+    assert model_name(Path("config.json")) == "mine"
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,27 @@ def test_a_flag_without_an_answer_is_named(change: dict[str, Any], words: str) -
     assert problem.endswith("cpu" if "device" in change else "leave it out")
 
 
+MANAGER = SimpleNamespace(model_config=SimpleNamespace(vocab_size=1000))
+
+
 def test_a_plain_request_is_accepted() -> None:
     request = SimpleNamespace(return_logprob=False, image_data=None, sampling_params={"max_new_tokens": 4})
-    requests.before_validation(None, request, [1, 2])
+    requests.before_validation(MANAGER, request, [0, 1, 999])
+
+
+@pytest.mark.parametrize("token", [-5, -1, 1000, 10**9, 2**31, 2**63, 10**40])
+def test_a_token_that_the_model_does_not_have_is_refused(token: int) -> None:
+    request = SimpleNamespace(sampling_params={})
+    with pytest.raises(ValueError, match=r"^input_ids has .*; give ids from 0 to 999$") as refused:
+        requests.before_validation(MANAGER, request, [1, token, 2])
+    assert len(str(refused.value)) < 200
+
+
+def test_an_empty_prompt_is_refused_unless_a_session_has_one() -> None:
+    with pytest.raises(ValueError, match="the prompt has no tokens"):
+        requests.before_validation(MANAGER, SimpleNamespace(sampling_params={}), [])
+    resumed = SimpleNamespace(sampling_params={}, session_params={"id": "s"})
+    requests.before_validation(MANAGER, resumed, [])
 
 
 @pytest.mark.parametrize(
@@ -48,10 +66,11 @@ def test_a_plain_request_is_accepted() -> None:
         ({"image_data": ["a.png"]}, "image_data"),
         ({"sampling_params": {"json_schema": "{}"}}, "json_schema"),
         ({"sampling_params": {"regex": "a+"}}, "regex"),
+        ({"sampling_params": {"beam_width": 2}}, "beam_width"),
         ({"custom_logit_processor": "x"}, "custom_logit_processor"),
     ],
 )
 def test_a_request_without_an_answer_is_refused(change: dict[str, Any], words: str) -> None:
     request = SimpleNamespace(**({"sampling_params": {}} | change))
     with pytest.raises(ValueError, match=words):
-        requests.before_validation(None, request, [1, 2])
+        requests.before_validation(MANAGER, request, [1, 2])

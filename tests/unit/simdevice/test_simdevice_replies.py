@@ -57,6 +57,13 @@ def test_a_reply_begins_with_a_space_only_behind_a_word() -> None:
     assert tokenizer.decode(reply(replies, "a", 1, after=tokenizer.ids["b"]))[0] == " "
 
 
+def test_a_prompt_may_end_with_an_id_that_only_the_model_has() -> None:
+    tokenizer = Words()
+    replies = Replies.for_vocabulary(tokenizer, 10 * len(tokenizer), ())
+    for last in (len(tokenizer), 10 * len(tokenizer) - 1, -5):
+        assert tokenizer.decode(reply(replies, "a", 1, after=last))[0].isupper()
+
+
 def test_requests_have_replies_of_their_own() -> None:
     tokenizer = Words()
     replies = Replies.for_vocabulary(tokenizer, len(tokenizer), ())
