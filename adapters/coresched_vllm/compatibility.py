@@ -6,7 +6,7 @@ from coresched_engine.places import Place, names_in_init, resolve
 
 from coresched.errors import InputError
 
-TESTED_VERSIONS = ("0.32",)
+TESTED_VERSIONS = ("0.28", "0.29", "0.30", "0.31", "0.32", "0.33")
 
 _SCHEDULER = "vllm.v1.core.sched.scheduler.Scheduler"
 _QUEUE = "vllm.v1.core.sched.request_queue.RequestQueue"
