@@ -17,6 +17,7 @@ from coresched.batch.coordinator import Coordinator
 from coresched.batch.records import BatchSummary, SampleTimes, TransitionError
 from coresched.client.errors import BatchClosedError as BatchClosedError
 from coresched.client.turn import ROUTING_HEADER as ROUTING_HEADER
+from coresched.client.turn import SESSION_HEADER as SESSION_HEADER
 from coresched.core.checks import check_label, check_several
 from coresched.core.ring import LoadBoundedRouter
 

@@ -7,7 +7,11 @@ from collections.abc import Collection
 from coresched.client.label import Scope, check_header_text, end_scope, open_scope
 from coresched.core.checks import check_several
 
-ROUTING_HEADER = "x-smg-routing-key"  # the consistent-hash key of the SGLang Model Gateway
+ROUTING_HEADER = (
+    "x-smg-routing-key"  # the consistent-hash key of the SGLang Model Gateway; SGLang reads it too
+)
+
+SESSION_HEADER = "x-session-id"  # where vLLM looks for a label; it drops the other
 
 
 def checked_exclude(exclude: Collection[str]) -> tuple[str, ...]:
@@ -31,8 +35,9 @@ class TurnFace:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The label as a request header. Raises ValueError if no HTTP header can hold it."""
-        return {ROUTING_HEADER: check_header_text(self.label, "a sample id")}
+        """The label in the headers that engines read. Raises ValueError if no HTTP header can hold it."""
+        text = check_header_text(self.label, "a sample id")
+        return {ROUTING_HEADER: text, SESSION_HEADER: text}
 
     def _opened(self, worker: str | None) -> None:
         self.worker = worker

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from multidict import CIMultiDict, CIMultiDictProxy, istr
 
-from coresched.gateway.labels import ROUTING_HEADER
+from coresched.gateway.labels import ROUTING_HEADER, SESSION_HEADER
 from coresched.gateway.refusal import shown
 
 WORKER_HEADER = istr("x-coresched-worker")
@@ -45,6 +45,7 @@ def to_worker(headers: CIMultiDictProxy[str], label: str | None) -> Headers:
     kept = _kept(headers.items(), _NOT_TO_WORKER)
     if label is not None:
         kept[ROUTING_HEADER] = label
+        kept.setdefault(SESSION_HEADER, label)
     return kept
 
 

@@ -19,7 +19,9 @@ from coresched.gateway.refusal import RefusedError, shown
 
 ROUTING_HEADER = istr("x-smg-routing-key")  # of the SGLang Model Gateway; SGLang's workers read it too
 
-LABEL_HEADERS = (ROUTING_HEADER, istr("x-session-id"))
+SESSION_HEADER = istr("x-session-id")  # vLLM's workers read it, and drop the other
+
+LABEL_HEADERS = (ROUTING_HEADER, SESSION_HEADER)
 
 _WHERE = {name: f"header {name}" for name in LABEL_HEADERS}
 

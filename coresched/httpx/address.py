@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import httpx
 
+from coresched.client.local import SESSION_HEADER
 from coresched.client.routed import Claim, claim
 from coresched.core.checks import check_label, check_several
 
@@ -102,6 +103,7 @@ class AddressBook:
         headers = request.headers.copy()
         headers["Host"] = url.netloc.decode("ascii")
         headers[self._header] = label
+        headers.setdefault(SESSION_HEADER, label)
         return httpx.Request(
             request.method, url, headers=headers, stream=request.stream, extensions=request.extensions
         )

@@ -56,7 +56,7 @@ def test_one_sample_through_all_its_stages(batches: Batches) -> None:
                 with sample.inference() as turn:
                     assert turn.label == sample.id == "task-1"
                     assert turn.worker in ("w0", "w1")
-                    assert turn.headers == {"x-smg-routing-key": "task-1"}
+                    assert turn.headers == {"x-smg-routing-key": "task-1", "x-session-id": "task-1"}
                 with sample.environment() as stage:
                     assert 0.0 <= stage.queue_s < 1.0
             with pytest.raises(OSError, match="flaky"), sample.inference():

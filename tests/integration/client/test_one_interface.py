@@ -54,7 +54,7 @@ async def test_one_sample_through_all_its_stages(batches: Batches) -> None:
             for _ in range(3):
                 async with sample.inference() as turn:
                     assert turn.label == "task-1"
-                    assert turn.headers == {"x-smg-routing-key": "task-1"}
+                    assert turn.headers == {"x-smg-routing-key": "task-1", "x-session-id": "task-1"}
                     workers.add(turn.worker)
                 async with sample.environment() as stage:
                     assert 0.0 <= stage.queue_s < 1.0

@@ -73,7 +73,7 @@ def test_one_sample_through_all_its_stages(clock: Any) -> None:
                 with sample.inference() as turn:
                     assert turn.label == sample.id == "task-1"
                     assert turn.worker in ("w0", "w1")
-                    assert turn.headers == {"x-smg-routing-key": "task-1"}
+                    assert turn.headers == {"x-smg-routing-key": "task-1", "x-session-id": "task-1"}
                     clock.now += 2.0
                 with sample.environment() as stage:
                     assert stage.queue_s == 0.0

@@ -61,7 +61,7 @@ async def test_one_sample_through_all_its_stages(clock: Any) -> None:
             for _ in range(3):
                 async with sample.inference() as turn:
                     assert turn.label == "task-1"
-                    assert turn.headers == {"x-smg-routing-key": "task-1"}
+                    assert turn.headers == {"x-smg-routing-key": "task-1", "x-session-id": "task-1"}
                     assert turn.worker is not None
                     assert batch._local._router is not None
                     assert batch._local._router.loads()[turn.worker] == 1

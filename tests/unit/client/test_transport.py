@@ -92,7 +92,16 @@ async def test_a_path_of_the_worker_and_another_header_name(workers: list[ModelW
     assert response.extensions["coresched_worker"] == "one"
     (seen,) = workers[0].seen
     assert (seen.method, seen.path) == ("GET", "/engine/v1/models")
-    assert (seen.headers["x-session"], seen.label) == ("t1", None)
+    assert (seen.headers["x-session"], seen.headers["x-session-id"], seen.label) == ("t1", "t1", None)
+
+
+async def test_a_session_of_the_calls_own_stays(
+    client: httpx.AsyncClient, workers: list[ModelWorker]
+) -> None:
+    with coresched.label("t1"):
+        await client.post(CHAT, json={}, headers={"X-Session-ID": "mine"})
+    (seen,) = (seen for worker in workers for seen in worker.seen)
+    assert (seen.headers[HEADER], seen.headers["x-session-id"]) == ("t1", "mine")
 
 
 async def test_the_label_of_the_header_comes_before_the_one_in_scope(

@@ -35,11 +35,12 @@ async def test_a_request_goes_on_byte_for_byte() -> None:
         ("cookie", "a=b"),
         ("host", f"127.0.0.1:{running.workers[0].port}"),
         ("x-odd", "Straße"),
+        ("x-session-id", "traj 1"),
         ("x-smg-routing-key", "traj 1"),
     ]
 
 
-async def test_nothing_is_added_and_repeated_headers_all_go_on() -> None:
+async def test_nothing_but_the_label_is_added_and_repeated_headers_all_go_on() -> None:
     async with gateway(FakeWorker()) as running:
         lines = b"Host: x\r\nX-A: 1\r\nx-a: 2\r\nX-A: 3\r\nx-session-id: s\r\nContent-Length: 2\r\n"
         await exchanged(running.port, b"POST /generate HTTP/1.1\r\n" + lines + b"\r\n{}")
@@ -59,7 +60,7 @@ async def test_a_label_from_the_body_reaches_the_worker_as_header(path: str) -> 
         async with session.post(running.url + path, json={}, headers={"X-Session-ID": "s"}) as answer:
             assert answer.status == 200
     by_field, by_beginning, by_header = running.workers[0].seen
-    assert by_field.header("x-smg-routing-key") == ["traj-1"]
+    assert by_field.header("x-smg-routing-key") == by_field.header("x-session-id") == ["traj-1"]
     assert by_beginning.header("x-smg-routing-key")[0].startswith("content-")
     assert by_header.header("x-smg-routing-key") == by_header.header("x-session-id") == ["s"]
 

@@ -53,6 +53,11 @@ def test_the_label_replaces_what_the_client_sent() -> None:
     assert list(to_worker(given, "ours").items()) == [("x-session-id", "s"), ("x-smg-routing-key", "ours")]
 
 
+def test_the_label_is_also_where_vllm_looks_for_it() -> None:
+    kept = to_worker(headers(), "ours")
+    assert list(kept.items()) == [("x-smg-routing-key", "ours"), ("x-session-id", "ours")]
+
+
 def test_a_worker_cannot_pose_as_another() -> None:
     kept = to_client([("X-Coresched-Worker", "forged")], "http://w")
     assert kept.getall("x-coresched-worker") == ["http://w"]
@@ -67,7 +72,7 @@ def test_a_request_has_its_workers_host_and_the_length_of_its_body() -> None:
     kept = to_worker(headers(("Host", "theirs"), ("X-N", "Straße"), ("Content-Length", "9")), "task-1")
     assert request_head("POST /v1/completions?a=%2F", "w:1", kept, 2) == (
         b"POST /v1/completions?a=%2F HTTP/1.1\r\nhost: w:1\r\nx-n: Stra\xc3\x9fe\r\n"
-        b"x-smg-routing-key: task-1\r\ncontent-length: 2\r\n\r\n"
+        b"x-smg-routing-key: task-1\r\nx-session-id: task-1\r\ncontent-length: 2\r\n\r\n"
     )
     assert request_head("GET /v1/models", "w:1", CIMultiDict(), None) == (
         b"GET /v1/models HTTP/1.1\r\nhost: w:1\r\n\r\n"
