@@ -90,7 +90,9 @@ def _plugin(found: SglangAdapters) -> Part:
             f"{variable} is {os.environ[variable]!r}" for variable in SELECTING if os.environ.get(variable)
         ]
         reason = (
-            f"{' and '.join(given)}, so SGLang skips it" if given else "SGLang's log says why at its start"
+            f"{' and '.join(given)}, so SGLang skips it; unset it"
+            if given
+            else "SGLang's log says why at its start"
         )
         return Part(name, None, f"{options} is not offered: {reason}", broken=True)
     tested = "tested" if found.version in found.tested else "not tested"

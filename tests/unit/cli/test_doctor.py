@@ -259,7 +259,8 @@ def test_versions_of_engines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         ),
         (
             {"offered": ()},
-            "--schedule-policy routing-prefix is not offered: SGLANG_PLATFORM is 'npu', so SGLang skips it",
+            "--schedule-policy routing-prefix is not offered: SGLANG_PLATFORM is 'npu', so SGLang skips it; "
+            "unset it",
         ),
     ],
 )
