@@ -27,9 +27,11 @@ def launch_flags(draw: st.DrawFn, *, speculation: bool = True) -> SglangFlags:
     """Flags that an engine starts with, none of the explicit sizes among them."""
     strategy = draw(st.sampled_from(STRATEGIES))
     serial = strategy == "no_buffer" or (strategy == "extra_buffer" and draw(st.booleans()))
+    page_size = 1 if strategy == "no_buffer" else draw(st.sampled_from([1, 16, 64, 100]))
     return SglangFlags(
         context_length=draw(st.integers(1, 2_000_000)),
-        page_size=1 if strategy == "no_buffer" else draw(st.sampled_from([1, 16, 64, 100])),
+        page_size=page_size,
+        mamba_track_interval=page_size * draw(st.integers(1, 4)),
         mamba_full_memory_ratio=draw(st.floats(0.02, 10)),
         mamba_radix_cache_strategy=strategy,
         disable_overlap_schedule=serial,

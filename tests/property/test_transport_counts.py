@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
 import httpx
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -150,6 +151,15 @@ async def run(calls: list[Call]) -> None:
         assert all(attempts <= 2 for attempts in sender.attempts.values())
     gc.collect()
     assert set(router.loads().values()) == {0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _only_the_test_is_collected() -> Iterator[None]:
+    """Each example collects garbage; what other modules have imported by then takes it a second to walk."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @settings(max_examples=150, deadline=None)

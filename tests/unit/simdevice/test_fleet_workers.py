@@ -62,7 +62,9 @@ class Fleet:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         self.theirs = Channel(theirs)
-        engine = Engine("worker 0 (SGLang)", 0, Channel(ours), NoTemplate())  # type: ignore[arg-type]
+        self._ours = Channel(ours)
+        self._threads: list[threading.Thread] = []
+        engine = Engine("worker 0 (SGLang)", 0, self._ours, NoTemplate())  # type: ignore[arg-type]
         self.workers = EngineWorkers([engine], READY, BATCH, WORKLOAD, seed=5)
         self.submitted: list[Submit] = []
 
@@ -82,14 +84,21 @@ class Fleet:
                     self.theirs.send(answer)
             return None
 
-        threading.Thread(target=main, daemon=True).start()
+        self._threads.append(threading.Thread(target=main, daemon=True))
+        self._threads[-1].start()
+
+    def close(self) -> None:
+        self._ours.close()
+        for thread in self._threads:
+            thread.join(10)
+        self.theirs.close()
 
 
 @pytest.fixture
 def fleet() -> Iterator[Fleet]:
     fleet = Fleet()
     yield fleet
-    fleet.theirs.close()
+    fleet.close()
 
 
 def ended(request_id: str, at: float, output: list[int], **fields: object) -> Ended:
