@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from integration.vllm_engine.environment import HERE, OFFLINE
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.by_hand]
 
 
 def test_replies_are_those_of_fcfs_and_more_of_the_prompts_is_cached(
