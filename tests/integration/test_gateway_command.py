@@ -202,4 +202,5 @@ def test_a_mistake_is_one_line_and_exit_code_2(
 def test_the_help_ends_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["gateway", "--help"])
-    assert "example:\n  coresched gateway --listen 127.0.0.1:8080 \\\n    --worker http" in capsys.readouterr().out
+    example = "example:\n  coresched gateway --listen 127.0.0.1:8080 \\\n    --worker http"
+    assert example in capsys.readouterr().out
