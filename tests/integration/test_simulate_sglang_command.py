@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from process_table import gone
 
 from coresched.cli.main import main
 from coresched.trajectory.generator import generate
@@ -103,13 +104,6 @@ class Command:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         return [int(word) for word in self.facts.read_text().split()]
-
-
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 @pytest.fixture

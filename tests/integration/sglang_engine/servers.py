@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from integration.sglang_engine.environment import OFFLINE
+from process_table import descendants
 
 from coresched.capacity.summary import WorkloadSummary
 
@@ -107,23 +108,3 @@ def _end(process: subprocess.Popen[str]) -> None:
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
-
-
-def descendants(pid: int) -> set[int]:
-    """The processes below a process; none where it has ended."""
-    with suppress(OSError):
-        children = [
-            int(child)
-            for thread in Path(f"/proc/{pid}/task").iterdir()
-            for child in (thread / "children").read_text().split()
-        ]
-        return set(children).union(*map(descendants, children))
-    return set()
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended, if only its parent does not know it yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True

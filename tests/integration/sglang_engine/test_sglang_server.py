@@ -16,8 +16,9 @@ from typing import Any, Literal
 
 import pytest
 from integration.sglang_engine.engine_client import Answer, Client, check, eventually
-from integration.sglang_engine.servers import SPEED, EngineServer, descendants, gone
+from integration.sglang_engine.servers import SPEED, EngineServer
 from openai import OpenAI
+from process_table import descendants, gone
 from simulated import trajectory
 
 from coresched.capacity.footprint import footprint
