@@ -6,8 +6,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from coresched.cli.parser import CommandParser, add_command, count, number, weighted
+from coresched.cli.server_options import add_grace, add_listen, add_logging, add_metrics, add_routing
 from coresched.errors import InputError
-from coresched.logs import LEVELS, event, logging_to_stderr
+from coresched.logs import event, logging_to_stderr
 
 if TYPE_CHECKING:
     from coresched.gateway.workers import Worker
@@ -29,12 +30,11 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         example="coresched gateway --listen 127.0.0.1:8080 \\\n"
         "    --worker http://10.0.0.1:30000 --worker http://10.0.0.2:30000=2",
     )
-    parser.add_argument(
-        "--listen",
+    add_listen(
+        parser,
         default="127.0.0.1:8080",
-        metavar="HOST:PORT|unix:PATH",
-        help="where to listen; port 0 is any free one; whoever can connect may use the workers, so keep to "
-        "loopback or a unix socket unless the network is trusted (default %(default)s)",
+        warning="whoever can connect may use the workers, so keep to loopback or a unix socket unless the "
+        "network is trusted",
     )
     parser.add_argument(
         "--worker",
@@ -46,26 +46,8 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         help="base URL of an engine worker, and its capacity relative to the others (default 1); repeat for "
         "each worker",
     )
-    parser.add_argument(
-        "--metrics",
-        metavar="HOST:PORT|unix:PATH",
-        help="where Prometheus scrapes /metrics, without a token; it shows the URLs of workers (default: "
-        "nowhere)",
-    )
-    parser.add_argument(
-        "--load-bound",
-        type=number(at_least=1),
-        default=1.25,
-        metavar="A",
-        help="a worker takes requests up to A times the mean in flight (default %(default)s)",
-    )
-    parser.add_argument(
-        "--virtual-nodes",
-        type=count,
-        default=128,
-        metavar="N",
-        help="points on the hash ring per unit of weight, at most 65536 (default %(default)s)",
-    )
+    add_metrics(parser, shows="the URLs of workers")
+    add_routing(parser)
     parser.add_argument(
         "--label-field",
         action="append",
@@ -100,25 +82,8 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="N",
         help="failures in a row after which a worker is out (default %(default)s)",
     )
-    parser.add_argument(
-        "--grace-s",
-        type=number(at_least=0),
-        default=10.0,
-        metavar="S",
-        help="seconds that open requests may go on after the signal to stop (default %(default)g)",
-    )
-    parser.add_argument(
-        "--log",
-        choices=["text", "json"],
-        default="text",
-        help="how lines on stderr look: sentences, or one JSON object each (default %(default)s)",
-    )
-    parser.add_argument(
-        "--log-level",
-        choices=LEVELS,
-        default="info",
-        help="lines below this are left out (default %(default)s)",
-    )
+    add_grace(parser, what="open requests")
+    add_logging(parser)
     parser.set_defaults(run=run)
 
 

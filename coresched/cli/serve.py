@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coresched.cli.parser import CommandParser, add_command, count, number, weighted
+from coresched.cli.parser import CommandParser, add_command, count, weighted
+from coresched.cli.server_options import add_grace, add_listen, add_logging, add_metrics, add_routing
 from coresched.errors import InputError
-from coresched.logs import LEVELS, event, logging_to_stderr
+from coresched.logs import event, logging_to_stderr
 
 if TYPE_CHECKING:
     from coresched.service.tls import TlsFiles
@@ -29,12 +30,10 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "wait for a slot end; a second signal ends all of them at once.",
         example="coresched serve --listen 127.0.0.1:50071 --worker w0 --worker w1=2",
     )
-    parser.add_argument(
-        "--listen",
+    add_listen(
+        parser,
         default="127.0.0.1:50071",
-        metavar="HOST:PORT|unix:PATH",
-        help="where to listen; port 0 is any free one; without --tokens and --tls-client-ca whoever can "
-        "connect may do everything (default %(default)s)",
+        warning="without --tokens and --tls-client-ca whoever can connect may do everything",
     )
     parser.add_argument(
         "--worker",
@@ -53,33 +52,9 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         help="where to keep what happens, so that a service started again with it goes on; made if there is "
         "none; 'none' keeps nothing (default %(default)s, in the working directory)",
     )
-    parser.add_argument(
-        "--metrics",
-        metavar="HOST:PORT|unix:PATH",
-        help="where Prometheus scrapes /metrics, without a token; it shows names of tenants, batches and "
-        "workers (default: nowhere)",
-    )
-    parser.add_argument(
-        "--load-bound",
-        type=number(at_least=1),
-        default=1.25,
-        metavar="A",
-        help="a worker takes requests up to A times the mean in flight (default %(default)s)",
-    )
-    parser.add_argument(
-        "--virtual-nodes",
-        type=count,
-        default=128,
-        metavar="N",
-        help="points on the hash ring per unit of weight, at most 65536 (default %(default)s)",
-    )
-    parser.add_argument(
-        "--grace-s",
-        type=number(at_least=0),
-        default=10.0,
-        metavar="S",
-        help="seconds that open calls and streams may go on after the signal to stop (default %(default)g)",
-    )
+    add_metrics(parser, shows="names of tenants, batches and workers")
+    add_routing(parser)
+    add_grace(parser, what="open calls and streams")
     parser.add_argument(
         "--tokens",
         type=Path,
@@ -114,18 +89,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         help="calls that may wait at once, for admission, for an environment slot or for progress "
         "(default %(default)s)",
     )
-    parser.add_argument(
-        "--log",
-        choices=["text", "json"],
-        default="text",
-        help="how lines on stderr look: sentences, or one JSON object each (default %(default)s)",
-    )
-    parser.add_argument(
-        "--log-level",
-        choices=LEVELS,
-        default="info",
-        help="lines below this are left out; debug shows names of samples (default %(default)s)",
-    )
+    add_logging(parser, debug="names of samples")
     parser.set_defaults(run=run)
 
 

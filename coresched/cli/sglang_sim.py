@@ -79,7 +79,11 @@ def run(args: argparse.Namespace) -> int:
         why = "" if healthy or reason is None else f": {reason}"
         print(f"coresched sglang-sim: SGLang ended with exit code {end.code}{when}{why}", file=sys.stderr)
         return end.code or 1
-    except (KeyboardInterrupt, SystemExit):
+    except KeyboardInterrupt:
+        if not healthy:
+            print("coresched sglang-sim: interrupted before the server was healthy", file=sys.stderr)
+            return 130
+    except SystemExit:
         if not healthy:
             raise
     return 0

@@ -5,6 +5,7 @@ import asyncio
 import sys
 
 from coresched.cli.parser import CommandParser, add_command, count, number
+from coresched.cli.server_options import add_grace, add_listen
 from coresched.lab.simulator.model import DEFAULT_MODEL
 
 
@@ -20,12 +21,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "grace period; a second signal ends them at once.",
         example="coresched worker --listen 127.0.0.1:30000 --speed 20",
     )
-    parser.add_argument(
-        "--listen",
-        default="127.0.0.1:30000",
-        metavar="HOST:PORT|unix:PATH",
-        help="where to listen; port 0 is any free one (default %(default)s)",
-    )
+    add_listen(parser, default="127.0.0.1:30000")
     parser.add_argument(
         "--model",
         default=DEFAULT_MODEL,
@@ -63,13 +59,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="NAME",
         help="the model's name to clients (default: the worker model's)",
     )
-    parser.add_argument(
-        "--grace-s",
-        type=number(at_least=0),
-        default=10.0,
-        metavar="S",
-        help="seconds that open requests may go on after the signal to stop (default %(default)g)",
-    )
+    add_grace(parser, what="open requests")
     parser.set_defaults(run=run)
 
 

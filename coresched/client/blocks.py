@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Literal, Protocol
@@ -35,7 +36,7 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class LocalEnvironment:
+class LocalEnvironment(ABC):
     """One environment stage: it holds an environment slot from its grant to the end of the block."""
 
     def __init__(self, local: LocalBatch, sample: str, max_s: float | None) -> None:
@@ -47,9 +48,9 @@ class LocalEnvironment:
         self.queue_s = 0.0
         """Seconds this stage waited for its slot; extend your own timeouts by it."""
 
+    @abstractmethod
     def _start_timer(self, max_s: float, expire: Callable[[], None]) -> Timer:
         """Call `expire` after so many seconds, unless it is cancelled."""
-        raise NotImplementedError
 
     def _granted(self) -> None:
         self._open = True

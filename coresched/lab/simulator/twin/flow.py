@@ -1,6 +1,7 @@
 """What becomes of each sample of a batch, in virtual time, whatever kind of workers serves its turns."""
 
 import heapq
+from abc import ABC, abstractmethod
 
 from coresched.batch.coordinator import Coordinator
 from coresched.lab.simulator.model import StepTimes
@@ -12,7 +13,7 @@ from coresched.lab.simulator.workload import Workload
 WAKE, ARRIVE, ENVIRONMENT_END = range(3)
 
 
-class SampleFlow:
+class SampleFlow(ABC):
     """Admission, routing, environment stages and what they add to the outcome.
 
     A subclass has the workers: `_enqueue` gives one a turn, and its first token and end come back through
@@ -43,8 +44,9 @@ class SampleFlow:
         self.measured_s = 0.0
         self.outcome = Outcome(workers=settings.workers)
 
+    @abstractmethod
     def _enqueue(self, worker: int, sample: int, turn: int, t: float) -> None:
-        raise NotImplementedError
+        """Give a worker a turn, at ``t``."""
 
     def _start(self) -> None:
         """Submit the batch and admit the first samples, at time 0."""

@@ -1,0 +1,68 @@
+"""The options that `serve`, `gateway` and `worker` have in common, worded once."""
+
+from coresched.cli.parser import CommandParser, count, number
+from coresched.logs import LEVELS
+
+
+def add_listen(parser: CommandParser, *, default: str, warning: str = "") -> None:
+    """``warning`` says who may do what at that address."""
+    caution = f"; {warning}" if warning else ""
+    parser.add_argument(
+        "--listen",
+        default=default,
+        metavar="HOST:PORT|unix:PATH",
+        help=f"where to listen; port 0 is any free one{caution} (default %(default)s)",
+    )
+
+
+def add_metrics(parser: CommandParser, *, shows: str) -> None:
+    parser.add_argument(
+        "--metrics",
+        metavar="HOST:PORT|unix:PATH",
+        help=f"where Prometheus scrapes /metrics, without a token; it shows {shows} (default: nowhere)",
+    )
+
+
+def add_routing(parser: CommandParser) -> None:
+    """Load bound and hash ring of LBCH."""
+    parser.add_argument(
+        "--load-bound",
+        type=number(at_least=1),
+        default=1.25,
+        metavar="A",
+        help="a worker takes requests up to A times the mean in flight (default %(default)s)",
+    )
+    parser.add_argument(
+        "--virtual-nodes",
+        type=count,
+        default=128,
+        metavar="N",
+        help="points on the hash ring per unit of weight, at most 65536 (default %(default)s)",
+    )
+
+
+def add_grace(parser: CommandParser, *, what: str) -> None:
+    parser.add_argument(
+        "--grace-s",
+        type=number(at_least=0),
+        default=10.0,
+        metavar="S",
+        help=f"seconds that {what} may go on after the signal to stop (default %(default)g)",
+    )
+
+
+def add_logging(parser: CommandParser, *, debug: str = "") -> None:
+    """``debug`` is what only the lowest level shows."""
+    shown = f"; debug shows {debug}" if debug else ""
+    parser.add_argument(
+        "--log",
+        choices=["text", "json"],
+        default="text",
+        help="how lines on stderr look: sentences, or one JSON object each (default %(default)s)",
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=LEVELS,
+        default="info",
+        help=f"lines below this are left out{shown} (default %(default)s)",
+    )
