@@ -8,7 +8,7 @@ import openai
 import pytest
 from integration.vllm_engine.servers import SMALL, serving, write_model
 
-pytestmark = [pytest.mark.vllm, pytest.mark.by_hand]
+pytestmark = pytest.mark.vllm
 
 FLAGS = (
     *(*SMALL, "--enable-prefix-caching", "--enable-prompt-tokens-details"),

@@ -7,7 +7,7 @@ import pytest
 from integration.engines.loaded import run_loaded
 from integration.vllm_engine.environment import HERE, VLLM
 
-pytestmark = [pytest.mark.vllm, pytest.mark.by_hand]
+pytestmark = pytest.mark.vllm
 
 
 def test_replies_are_those_of_fcfs_and_more_of_the_prompts_is_cached(
