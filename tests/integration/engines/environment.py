@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from integration.engines.install import install_list
 from integration.engines.kept import lock_of, locked, remove_other_engines, use
 from interpreters import find_interpreter
 
@@ -28,8 +29,6 @@ CHECKOUT = HERE.parents[2]
 PYTHON = "3.11"
 COMPILED_ONCE = {"PYTHONDONTWRITEBYTECODE": ""}
 """What Python compiled is kept: compiling an engine's thousands of modules takes longer than most tests."""
-
-CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
 
 
 @dataclass(frozen=True)
@@ -106,19 +105,14 @@ def _install(engine: EngineEnvironment, python: Path, shared: Path) -> str | Non
     scratch = shared.with_name(f"{shared.name}.unfinished")
     shutil.rmtree(scratch, ignore_errors=True)
     _output(python, "-m", "venv", scratch)
+    if (problem := install_list(scratch, engine.requirements)) is None:
+        scratch.rename(shared)
+        return None
     pip = (scratch / "bin" / "python", "-m", "pip", "--disable-pip-version-check")
-    # Compiled files come with the first import, of the modules that are used.
-    install = (*pip, "install", "--quiet", "--no-deps", "--no-compile", "-r", engine.requirements)
-    for index in ((), ("--extra-index-url", CPU_BUILDS)):
-        done = _run(*install, *index)
-        if done.returncode == 0:
-            scratch.rename(shared)
-            return None
     online = _run(*pip, "download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", scratch, "idna")
     shutil.rmtree(scratch)
     if online.returncode != 0:
         return f"pip reaches no registry: {online.stderr.strip().splitlines()[-1]}"
-    problem = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("WARNING"))
     pytest.fail(f"{engine.name} {engine.version} could not be installed:\n{problem[-4000:]}", pytrace=False)
 
 

@@ -21,16 +21,16 @@ OFFLINE = {
 """For every process of the engine: nothing is fetched or sent, and the engine is in the process itself."""
 
 # vLLM's CPU build is distributed under another name than the one by which vLLM looks for its own version.
-_ENVIRONMENT = EngineEnvironment(
+VLLM = EngineEnvironment(
     "vllm",
     ENGINE_VERSION,
     HERE / "requirements.txt",
     (HERE / "metadata",),
     OFFLINE,
-    "import vllm.entrypoints.llm, vllm.v1.engine.core",
+    "import vllm.entrypoints.openai.api_server, vllm.v1.core.sched.async_scheduler",
 )
 
 
 def engine_python() -> Path:
     """The interpreter. Skips the test where it cannot be had; fails where its installation does."""
-    return _ENVIRONMENT.python()
+    return VLLM.python()

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from integration.vllm_engine.environment import HERE, OFFLINE
+from integration.engines.loaded import run_loaded
+from integration.vllm_engine.environment import HERE, OFFLINE, VLLM
 
 from coresched.core.reference import ReferencePrefixPolicy, ReferenceWaiting
 
@@ -19,16 +20,19 @@ Outcomes = dict[str, dict[str, Any]]
 
 
 def run_scenarios(python: Path, names: Sequence[str], variables: Mapping[str, str] | None = None) -> Outcomes:
-    """What each of them says, in one process that loads vLLM. Fails where one ends in an exception."""
+    """What each of them says. Fails where one ends in an exception.
+
+    Where variables are given, ``python`` is started with them, and loads vLLM as they say.
+    """
     environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    done = subprocess.run(
-        [python, HERE / "scheduler_scenarios.py", *names],
-        capture_output=True,
-        text=True,
-        cwd="/",
-        env={**environment, **OFFLINE, **(variables or {})},
-        timeout=1_800,
-    )
+    environment |= {**OFFLINE, **(variables or {})}
+    command = (HERE / "scheduler_scenarios.py", *names)
+    if variables is None:
+        done = run_loaded(VLLM, *command, environment=environment)
+    else:
+        done = subprocess.run(
+            [python, *command], capture_output=True, text=True, cwd="/", env=environment, timeout=1_800
+        )
     found: Outcomes = dict(json.loads(line) for line in done.stdout.splitlines())
     assert set(found) == set(names), done.stderr[-4000:]
     for name, outcome in found.items():

@@ -1,77 +1,26 @@
 """`vllm serve` with the adapter: labels by each HTTP carrier, and what /metrics says of them."""
 
-import os
-import signal
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import pytest
-from integration.vllm_engine.environment import HERE, OFFLINE
+from integration.vllm_engine.servers import SMALL, serving, write_model
 
-pytestmark = [pytest.mark.vllm, pytest.mark.by_hand]
+pytestmark = pytest.mark.vllm
 
 FLAGS = (
-    *("--served-model-name", "tiny", "--dtype", "float32", "--max-model-len", "2048", "--enforce-eager"),
-    *("--max-num-seqs", "2", "--max-num-batched-tokens", "512", "--kv-cache-memory-bytes", "67108864"),
-    *("--enable-prefix-caching", "--enable-prompt-tokens-details"),
+    *(*SMALL, "--enable-prefix-caching", "--enable-prompt-tokens-details"),
     *("--scheduler-cls", "coresched_vllm.RoutingPrefix"),
     *("--additional-config", '{"coresched": {"label_capacity": 64}}'),
 )
-BOOT_S = 1_200.0
 
 
 @pytest.fixture(scope="module")
-def server(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("vllm")
-    environment = {**os.environ, **OFFLINE, "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
-    environment["VLLM_LOGGING_LEVEL"] = "INFO"
-    model = folder / "model"
-    subprocess.run([vllm_python, HERE / "tiny_model.py", model], env=environment, check=True)
-    port = free_port()
-    command = [vllm_python, "-m", "vllm.entrypoints.cli.main", "serve", model, *FLAGS]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-    log = folder / "server.log"
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            command, stdout=file, stderr=file, env=environment, cwd="/", start_new_session=True
-        )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        wait_for(url, process, log)
-        yield url
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + BOOT_S
-    while time.monotonic() < until:
-        assert process.poll() is None, log.read_text()[-4000:]
-        try:
-            if httpx.get(f"{url}/health", timeout=5).status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(2)
-    raise AssertionError(log.read_text()[-4000:])
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(write_model(tmp_path_factory.mktemp("vllm") / "model"), FLAGS) as running:
+        yield running.url
 
 
 def admitted(server: str) -> dict[str, float]:

@@ -1,27 +1,19 @@
 """The vLLM adapter with a real, tiny hybrid model: the same tokens as under FCFS, and less to compute."""
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from integration.vllm_engine.environment import HERE, OFFLINE
+from integration.engines.loaded import run_loaded
+from integration.vllm_engine.environment import HERE, VLLM
 
-pytestmark = [pytest.mark.vllm, pytest.mark.by_hand]
+pytestmark = pytest.mark.vllm
 
 
 def test_replies_are_those_of_fcfs_and_more_of_the_prompts_is_cached(
-    vllm_python: Path, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    done = subprocess.run(
-        [vllm_python, HERE / "model_run.py", tmp_path],
-        capture_output=True,
-        text=True,
-        cwd="/",
-        env={**os.environ, **OFFLINE},
-        timeout=1_200,
-    )
+    done = run_loaded(VLLM, HERE / "model_run.py", tmp_path)
     assert done.returncode == 0, done.stderr[-4000:]
     fcfs, rp = (json.loads(line) for line in done.stdout.splitlines())
     assert (fcfs["class"], rp["class"]) == ("Scheduler", "RoutingPrefixScheduler")

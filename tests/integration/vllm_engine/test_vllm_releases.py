@@ -13,7 +13,7 @@ from coresched_vllm.compatibility import TESTED_VERSIONS
 from integration.vllm_engine.environment import ENGINE_VERSION
 from integration.vllm_engine.scenario_runs import check_order, run_scenarios
 
-pytestmark = [pytest.mark.vllm, pytest.mark.by_hand]
+pytestmark = pytest.mark.vllm
 
 OTHERS = [version for version in TESTED_VERSIONS if not ENGINE_VERSION.startswith(f"{version}.")]
 DIRECTORY_VARIABLE = "CORESCHED_VLLM_RELEASES"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from integration.vllm_engine.scenario_runs import Outcomes, check_order, run_scenarios
 
-pytestmark = [pytest.mark.vllm, pytest.mark.by_hand]
+pytestmark = pytest.mark.vllm
 
 SCENARIOS = (
     *("hybrid_under_pressure", "dense_under_pressure", "without_pressure", "unlabelled", "asynchronous"),
