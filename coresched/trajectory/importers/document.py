@@ -1,0 +1,284 @@
+"""A file to import: told apart as one JSON document, JSON lines or a zip archive, and read within limits."""
+
+import json
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from typing import IO, Any, TypeVar
+
+import msgspec
+import zstandard
+
+from coresched.errors import InputError
+from coresched.trajectory.compression import DAMAGED, format_name, open_input
+from coresched.trajectory.importers.recording import Skipped
+from coresched.trajectory.reader import read_lines
+
+MAX_DOCUMENT_BYTES = 512 << 20
+"""Of a JSON document or a member of an archive, unpacked: it is held whole, and a bomb has no end."""
+
+_COMPRESSED = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst"}
+_HEAD_BYTES = 4 << 20
+_MAX_DEPTH_TEXT = "the JSON is nested too deeply"
+_ZSTANDARD = 93  # the method's number in a zip archive; Python's zipfile knows it from 3.14 on
+
+T = TypeVar("T")
+S = TypeVar("S")
+Head = dict[str, object]
+"""A record's keys with their values; of an array or object only the type, `list` or `dict`."""
+
+
+class Malformed(Exception):
+    """A record that is not what its format has; the message says where in it, and what belongs there."""
+
+
+@dataclass
+class Document:
+    """One file. `kind` is "document", "lines" or "zip"."""
+
+    path: str
+    kind: str
+    content: bytes = b""
+    """The whole file, of a document; of an archive the file stays where it is."""
+
+    def heads(self, at_most: int = 20) -> Iterator[Head]:
+        """Heads of the first records that can be read; a record that is an array has its first element's.
+
+        Raises Malformed where it is one document, and broken.
+        """
+        if self.kind == "document":
+            yield _head(self.content)
+        elif self.kind == "lines":
+            for number, (_, line) in enumerate(read_lines(self.path)):
+                if number == at_most:
+                    return
+                try:
+                    yield _head(line)
+                except Malformed:
+                    continue
+
+    def records(self, kind: type[T]) -> Iterator[tuple[str, T | Skipped]]:
+        """Each line, or the one document, decoded as `kind`, with its place in the file for messages."""
+        if self.kind == "document":
+            yield "", decoded(self.content, kind, "")
+            return
+        for number, line in read_lines(self.path):
+            where = f"line {number}"
+            yield where, decoded(line, kind, where)
+
+    def each(self, kind: type[T], make: Callable[[str, T], S]) -> Iterator[S | Skipped]:
+        """`make` of each record's place and value; one that it, or decoding, finds malformed is skipped."""
+        for where, record in self.records(kind):
+            if isinstance(record, Skipped):
+                yield record
+                continue
+            try:
+                yield make(where, record)
+            except Malformed as error:
+                yield Skipped(where, str(error))
+
+    @property
+    def stem(self) -> str:
+        """The file's name without its extensions: what a file with one sample calls it."""
+        name = os.path.basename(self.path)
+        for extension in (".gz", ".zst", ".json", ".jsonl", ".traj"):
+            name = name.removesuffix(extension)
+        return name
+
+    def members(self) -> "Archive":
+        """The file as an archive. Raises Malformed if it is damaged."""
+        return Archive(self.path)
+
+
+def open_document(path: str) -> Document:
+    """What kind of file it is, and a document's content.
+
+    Raises Malformed for an empty or damaged file and one over the limit, InputError if it cannot be opened.
+    """
+    with open_input(path) as stream:
+        try:
+            beginning = stream.read(4)
+            if beginning == b"PK\x03\x04" and format_name(path) == "plain":
+                return Document(path, "zip")
+            for magic, extension in _COMPRESSED.items():
+                if beginning.startswith(magic):
+                    raise Malformed(f"this is compressed data; let the file name end in {extension}")
+            content = (beginning + _read(stream, _HEAD_BYTES)).removeprefix(b"\xef\xbb\xbf")
+            if content.strip() and _is_lines(path, content):
+                return Document(path, "lines")
+            content += _read(stream, MAX_DOCUMENT_BYTES + 1 - len(content))
+        except DAMAGED as error:
+            raise Malformed(
+                f"damaged {format_name(path)} data ({error}); copy or compress it again"
+            ) from None
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if not content.strip():
+        raise Malformed("the file is empty")
+    if len(content) > MAX_DOCUMENT_BYTES:
+        raise Malformed(
+            f"longer than {MAX_DOCUMENT_BYTES >> 20} MiB unpacked, the most a JSON document may have"
+        )
+    return Document(path, "document", content)
+
+
+def decoded(data: bytes, kind: type[T], where: str) -> T | Skipped:
+    """JSON as `kind`, or why not, with the place of the first fault."""
+    try:
+        return decode(data, kind)
+    except Malformed as error:
+        return Skipped(where, str(error))
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """JSON as `kind`; NaN and Infinity, which Python's writers leave in logs, are null. Raises Malformed."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise Malformed(_described(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return convert(_leniently(data), kind)
+
+
+def convert(value: Any, kind: type[T]) -> T:
+    """A decoded JSON value as `kind`. Raises Malformed."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise Malformed(_described(error)) from None
+    except RecursionError:
+        raise Malformed(_MAX_DEPTH_TEXT) from None
+
+
+def _leniently(data: bytes) -> Any:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as bad:
+        raise Malformed(f"byte 0x{data[bad.start]:02x} at {_place(data, bad.start)} is not UTF-8") from None
+    try:
+        return json.loads(text, parse_constant=lambda _: None, parse_int=lambda digits: int(digits[:400]))
+    except RecursionError:
+        raise Malformed(_MAX_DEPTH_TEXT) from None
+    except json.JSONDecodeError as bad:
+        at = len(text[: bad.pos].encode())
+        what = bad.msg[0].lower() + bad.msg[1:]
+        raise Malformed(f"broken JSON at {_place(data, at)}: {what}") from None
+
+
+def _place(data: bytes, offset: int) -> str:
+    line = data.count(b"\n", 0, offset) + 1
+    column = offset - data.rfind(b"\n", 0, offset)
+    return f"line {line}, column {column}" if b"\n" in data.strip() else f"column {column}"
+
+
+def _described(error: msgspec.ValidationError) -> str:
+    what, _, path = str(error).partition(" - at `$")
+    what = what[0].lower() + what[1:].replace("`", "")
+    path = path.rstrip("`").lstrip(".")
+    return f"{path}: {what}" if path else what
+
+
+def _head(data: bytes) -> Head:
+    try:
+        value: Any = msgspec.json.decode(data, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = _leniently(data)
+    if isinstance(value, list):
+        value = value[0] if value else {}
+        value = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+    if not isinstance(value, dict):
+        return {}
+    return {key: _summary(item) for key, item in value.items()}
+
+
+def _summary(item: Any) -> object:
+    if isinstance(item, msgspec.Raw):
+        first = bytes(item).lstrip()[:1]
+        if first in (b"{", b"["):
+            return dict if first == b"{" else list
+        item = msgspec.json.decode(item)
+    return type(item) if isinstance(item, dict | list) else item
+
+
+def _is_lines(path: str, beginning: bytes) -> bool:
+    bare = path.removesuffix(".gz").removesuffix(".zst")
+    if bare.endswith((".jsonl", ".ndjson")):
+        return True
+    lines = [line for line in beginning.split(b"\n", 64)[:64] if line.strip()][:2]
+    if lines[0].strip() in (b"[", b"{") or len(lines) < 2:
+        return False
+    return any(_is_object(line) for line in lines)
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _read(stream: IO[bytes], at_most: int) -> bytes:
+    """Up to `at_most` bytes: a compressed stream may give fewer at a time."""
+    pieces = BytesIO()
+    while pieces.tell() < at_most and (piece := stream.read(at_most - pieces.tell())):
+        pieces.write(piece)
+    return pieces.getvalue()
+
+
+class Archive:
+    """A zip archive, of which each member is read whole. Raises Malformed if it is damaged."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            with zipfile.ZipFile(path) as archive:
+                self._members = {entry.filename: entry for entry in archive.infolist()}
+        except (zipfile.BadZipFile, ValueError, OSError, EOFError, struct.error) as error:
+            raise Malformed(f"damaged zip archive ({error}); it may have been cut off") from None
+
+    def names(self) -> list[str]:
+        return list(self._members)
+
+    def read(self, name: str) -> bytes:
+        """The unpacked bytes. Raises Malformed if they are damaged, too many, or packed in an unknown way."""
+        entry = self._members[name]
+        try:
+            with zipfile.ZipFile(self._path) as archive:
+                if entry.compress_type == _ZSTANDARD:
+                    content = self._zstandard(entry)
+                else:
+                    with archive.open(entry) as stream:
+                        content = _read(stream, MAX_DOCUMENT_BYTES + 1)
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            zstandard.ZstdError,
+            NotImplementedError,
+            RuntimeError,  # encrypted
+            ValueError,
+            EOFError,
+            OSError,
+            struct.error,
+        ) as error:
+            raise Malformed(f"cannot be unpacked ({error})") from None
+        if len(content) > MAX_DOCUMENT_BYTES:
+            raise Malformed(f"unpacks to more than {MAX_DOCUMENT_BYTES >> 20} MiB")
+        return content
+
+    def _zstandard(self, entry: zipfile.ZipInfo) -> bytes:
+        with open(self._path, "rb") as file:
+            file.seek(entry.header_offset)
+            header = struct.unpack("<4s5H3I2H", file.read(30))
+            if header[0] != b"PK\x03\x04":
+                raise ValueError("no member where the directory says")
+            file.seek(header[9] + header[10], os.SEEK_CUR)
+            packed = file.read(entry.compress_size)
+        with zstandard.ZstdDecompressor().stream_reader(packed) as stream:
+            content = _read(stream, MAX_DOCUMENT_BYTES + 1)
+        if len(content) <= MAX_DOCUMENT_BYTES and zlib.crc32(content) != entry.CRC:
+            raise ValueError("its checksum is wrong")
+        return content
