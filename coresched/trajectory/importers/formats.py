@@ -7,9 +7,12 @@ from coresched.trajectory.importers.document import Document, Malformed
 from coresched.trajectory.importers.inspect_log import InspectLog
 from coresched.trajectory.importers.mini_swe_agent import MiniSweAgent
 from coresched.trajectory.importers.openai_messages import OpenAiMessages
+from coresched.trajectory.importers.otel import OtelGenAi
 from coresched.trajectory.importers.recording import Importer
+from coresched.trajectory.importers.requests import Bailian, Mooncake
 from coresched.trajectory.importers.swe_agent import SweAgent
 from coresched.trajectory.importers.tau2 import Tau2
+from coresched.trajectory.importers.tracelab import TraceLab
 from coresched.trajectory.refusal import shown
 
 # The order of detection: a format whose marks another's files may have too comes after that one.
@@ -20,6 +23,10 @@ _IMPORTERS: tuple[Importer, ...] = (
     Tau2(),
     Bfcl(),
     Atif(),
+    OtelGenAi(),
+    TraceLab(),
+    Mooncake(),
+    Bailian(),
     OpenAiMessages(),
 )
 
