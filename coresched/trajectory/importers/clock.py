@@ -4,6 +4,7 @@ A time of 0, before the year 2000 or that cannot be read counts as not recorded.
 before it starts, and it is reported: to call it 0 would be to claim a measurement.
 """
 
+import math
 from collections.abc import Iterable
 from datetime import datetime, timezone
 
@@ -12,7 +13,7 @@ from coresched.trajectory.refusal import MAX_SECONDS
 _YEAR_2000 = 946_684_800.0
 
 
-def instant(value: str | float | None) -> float | None:
+def instant(value: object) -> float | None:
     """Unix seconds of an ISO 8601 text (without an offset: UTC) or of a number of seconds."""
     if isinstance(value, str):
         try:
@@ -26,7 +27,9 @@ def instant(value: str | float | None) -> float | None:
             value = (read if read.tzinfo else read.replace(tzinfo=timezone.utc)).timestamp()
         except (ValueError, OverflowError):
             return None
-    return value if value is not None and value >= _YEAR_2000 else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _YEAR_2000 <= value < math.inf:
+        return None
+    return float(value)
 
 
 def gap(start: float | None, end: float | None, what: str, anomalies: list[str]) -> float | None:

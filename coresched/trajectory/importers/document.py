@@ -1,6 +1,7 @@
 """A file to import: told apart as one JSON document, JSON lines or a zip archive, and read within limits."""
 
 import json
+import math
 import os
 import struct
 import zipfile
@@ -63,6 +64,8 @@ class Document:
 
     def records(self, kind: type[T]) -> Iterator[tuple[str, T | Skipped]]:
         """Each line, or the one document, decoded as `kind`, with its place in the file for messages."""
+        if self.kind == "zip":
+            raise Malformed("this is a zip archive; of the formats only inspect has those")
         if self.kind == "document":
             yield "", decoded(self.content, kind, "")
             return
@@ -99,6 +102,7 @@ def open_document(path: str) -> Document:
 
     Raises Malformed for an empty or damaged file and one over the limit, InputError if it cannot be opened.
     """
+    pieces = BytesIO()
     with open_input(path) as stream:
         try:
             beginning = stream.read(4)
@@ -107,18 +111,20 @@ def open_document(path: str) -> Document:
             for magic, extension in _COMPRESSED.items():
                 if beginning.startswith(magic):
                     raise Malformed(f"this is compressed data; let the file name end in {extension}")
-            content = (beginning + _read(stream, _HEAD_BYTES)).removeprefix(b"\xef\xbb\xbf")
-            if content.strip() and _is_lines(path, content):
+            pieces.write(beginning.removeprefix(b"\xef\xbb\xbf"))
+            if not _read(stream, _HEAD_BYTES, pieces).strip():
+                raise Malformed("the file is empty")
+            if _is_lines(path, pieces.getvalue()):
                 return Document(path, "lines")
-            content += _read(stream, MAX_DOCUMENT_BYTES + 1 - len(content))
+            content = _read(stream, MAX_DOCUMENT_BYTES + 1, pieces)
         except DAMAGED as error:
+            if _is_lines(path, pieces.getvalue()):
+                return Document(path, "lines")  # of which those before the damage can be read
             raise Malformed(
                 f"damaged {format_name(path)} data ({error}); copy or compress it again"
             ) from None
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if not content.strip():
-        raise Malformed("the file is empty")
     if len(content) > MAX_DOCUMENT_BYTES:
         raise Malformed(
             f"longer than {MAX_DOCUMENT_BYTES >> 20} MiB unpacked, the most a JSON document may have"
@@ -156,11 +162,18 @@ def convert(value: Any, kind: type[T]) -> T:
 
 def _leniently(data: bytes) -> Any:
     try:
-        text = data.decode()
+        text = data.decode().rstrip()
     except UnicodeDecodeError as bad:
         raise Malformed(f"byte 0x{data[bad.start]:02x} at {_place(data, bad.start)} is not UTF-8") from None
     try:
-        return json.loads(text, parse_constant=lambda _: None, parse_int=lambda digits: int(digits[:400]))
+        value = json.loads(
+            text,
+            parse_constant=lambda _: None,
+            parse_float=lambda number: float(number) if math.isfinite(float(number)) else None,
+            parse_int=lambda digits: int(digits[:400]),
+        )
+        # JSON can spell half a surrogate pair, which is no character: it becomes a question mark.
+        return msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     except RecursionError:
         raise Malformed(_MAX_DEPTH_TEXT) from None
     except json.JSONDecodeError as bad:
@@ -184,9 +197,12 @@ def _described(error: msgspec.ValidationError) -> str:
 
 def _head(data: bytes) -> Head:
     try:
-        value: Any = msgspec.json.decode(data, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+        return _summaries(msgspec.json.decode(data, type=dict[str, msgspec.Raw] | list[msgspec.Raw]))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = _leniently(data)
+        return _summaries(_leniently(data))
+
+
+def _summaries(value: Any) -> Head:
     if isinstance(value, list):
         value = value[0] if value else {}
         value = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
@@ -209,7 +225,7 @@ def _is_lines(path: str, beginning: bytes) -> bool:
     if bare.endswith((".jsonl", ".ndjson")):
         return True
     lines = [line for line in beginning.split(b"\n", 64)[:64] if line.strip()][:2]
-    if lines[0].strip() in (b"[", b"{") or len(lines) < 2:
+    if len(lines) < 2 or lines[0].strip() in (b"[", b"{"):
         return False
     return any(_is_object(line) for line in lines)
 
@@ -221,10 +237,13 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-def _read(stream: IO[bytes], at_most: int) -> bytes:
-    """Up to `at_most` bytes: a compressed stream may give fewer at a time."""
-    pieces = BytesIO()
-    while pieces.tell() < at_most and (piece := stream.read(at_most - pieces.tell())):
+def _read(stream: IO[bytes], at_most: int, pieces: BytesIO | None = None) -> bytes:
+    """`pieces` with what follows in the stream, up to `at_most` bytes in all.
+
+    In small bites, so that what comes before the damage of a compressed stream is there when it raises.
+    """
+    pieces = BytesIO() if pieces is None else pieces
+    while pieces.tell() < at_most and (piece := stream.read(min(at_most - pieces.tell(), 1 << 16))):
         pieces.write(piece)
     return pieces.getvalue()
 
