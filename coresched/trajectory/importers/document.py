@@ -3,38 +3,27 @@
 import json
 import math
 import os
-import struct
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-import zstandard
 
 from coresched.errors import InputError
 from coresched.trajectory.compression import DAMAGED, format_name, open_input
-from coresched.trajectory.importers.recording import Skipped
+from coresched.trajectory.importers.recording import Malformed, Skipped
+from coresched.trajectory.importers.unpacking import MAX_DOCUMENT_BYTES, read_up_to
 from coresched.trajectory.reader import read_lines
-
-MAX_DOCUMENT_BYTES = 512 << 20
-"""Of a JSON document or a member of an archive, unpacked: it is held whole, and a bomb has no end."""
 
 _COMPRESSED = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst"}
 _HEAD_BYTES = 4 << 20
 _MAX_DEPTH_TEXT = "the JSON is nested too deeply"
-_ZSTANDARD = 93  # the method's number in a zip archive; Python's zipfile knows it from 3.14 on
 
 T = TypeVar("T")
 S = TypeVar("S")
 Head = dict[str, object]
 """A record's keys with their values; of an array or object only the type, `list` or `dict`."""
-
-
-class Malformed(Exception):
-    """A record that is not what its format has; the message says where in it, and what belongs there."""
 
 
 @dataclass
@@ -92,10 +81,6 @@ class Document:
             name = name.removesuffix(extension)
         return name
 
-    def members(self) -> "Archive":
-        """The file as an archive. Raises Malformed if it is damaged."""
-        return Archive(self.path)
-
 
 def open_document(path: str) -> Document:
     """What kind of file it is, and a document's content.
@@ -112,11 +97,11 @@ def open_document(path: str) -> Document:
                 if beginning.startswith(magic):
                     raise Malformed(f"this is compressed data; let the file name end in {extension}")
             pieces.write(beginning.removeprefix(b"\xef\xbb\xbf"))
-            if not _read(stream, _HEAD_BYTES, pieces).strip():
+            if not read_up_to(stream, _HEAD_BYTES, pieces).strip():
                 raise Malformed("the file is empty")
             if _is_lines(path, pieces.getvalue()):
                 return Document(path, "lines")
-            content = _read(stream, MAX_DOCUMENT_BYTES + 1, pieces)
+            content = read_up_to(stream, MAX_DOCUMENT_BYTES + 1, pieces)
         except DAMAGED as error:
             if _is_lines(path, pieces.getvalue()):
                 return Document(path, "lines")  # of which those before the damage can be read
@@ -235,69 +220,3 @@ def _is_object(line: bytes) -> bool:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _read(stream: IO[bytes], at_most: int, pieces: BytesIO | None = None) -> bytes:
-    """`pieces` with what follows in the stream, up to `at_most` bytes in all.
-
-    In small bites, so that what comes before the damage of a compressed stream is there when it raises.
-    """
-    pieces = BytesIO() if pieces is None else pieces
-    while pieces.tell() < at_most and (piece := stream.read(min(at_most - pieces.tell(), 1 << 16))):
-        pieces.write(piece)
-    return pieces.getvalue()
-
-
-class Archive:
-    """A zip archive, of which each member is read whole. Raises Malformed if it is damaged."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        try:
-            with zipfile.ZipFile(path) as archive:
-                self._members = {entry.filename: entry for entry in archive.infolist()}
-        except (zipfile.BadZipFile, ValueError, OSError, EOFError, struct.error) as error:
-            raise Malformed(f"damaged zip archive ({error}); it may have been cut off") from None
-
-    def names(self) -> list[str]:
-        return list(self._members)
-
-    def read(self, name: str) -> bytes:
-        """The unpacked bytes. Raises Malformed if they are damaged, too many, or packed in an unknown way."""
-        entry = self._members[name]
-        try:
-            with zipfile.ZipFile(self._path) as archive:
-                if entry.compress_type == _ZSTANDARD:
-                    content = self._zstandard(entry)
-                else:
-                    with archive.open(entry) as stream:
-                        content = _read(stream, MAX_DOCUMENT_BYTES + 1)
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            zstandard.ZstdError,
-            NotImplementedError,
-            RuntimeError,  # encrypted
-            ValueError,
-            EOFError,
-            OSError,
-            struct.error,
-        ) as error:
-            raise Malformed(f"cannot be unpacked ({error})") from None
-        if len(content) > MAX_DOCUMENT_BYTES:
-            raise Malformed(f"unpacks to more than {MAX_DOCUMENT_BYTES >> 20} MiB")
-        return content
-
-    def _zstandard(self, entry: zipfile.ZipInfo) -> bytes:
-        with open(self._path, "rb") as file:
-            file.seek(entry.header_offset)
-            header = struct.unpack("<4s5H3I2H", file.read(30))
-            if header[0] != b"PK\x03\x04":
-                raise ValueError("no member where the directory says")
-            file.seek(header[9] + header[10], os.SEEK_CUR)
-            packed = file.read(entry.compress_size)
-        with zstandard.ZstdDecompressor().stream_reader(packed) as stream:
-            content = _read(stream, MAX_DOCUMENT_BYTES + 1)
-        if len(content) <= MAX_DOCUMENT_BYTES and zlib.crc32(content) != entry.CRC:
-            raise ValueError("its checksum is wrong")
-        return content

@@ -3,12 +3,12 @@
 from coresched.errors import InputError
 from coresched.trajectory.importers.atif import Atif
 from coresched.trajectory.importers.bfcl import Bfcl
-from coresched.trajectory.importers.document import Document, Malformed
+from coresched.trajectory.importers.document import Document
 from coresched.trajectory.importers.inspect_log import InspectLog
 from coresched.trajectory.importers.mini_swe_agent import MiniSweAgent
 from coresched.trajectory.importers.openai_messages import OpenAiMessages
 from coresched.trajectory.importers.otel import OtelGenAi
-from coresched.trajectory.importers.recording import Importer
+from coresched.trajectory.importers.recording import Importer, Malformed
 from coresched.trajectory.importers.requests import Bailian, Mooncake
 from coresched.trajectory.importers.swe_agent import SweAgent
 from coresched.trajectory.importers.tau2 import Tau2

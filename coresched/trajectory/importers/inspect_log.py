@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from coresched.trajectory.importers.clock import busy_seconds, duration, gap, instant
-from coresched.trajectory.importers.document import Archive, Document, Head, Malformed, convert, decode
-from coresched.trajectory.importers.recording import Call, Sample, Skipped, Stage
+from coresched.trajectory.importers.document import Document, Head, convert, decode
+from coresched.trajectory.importers.recording import Call, Malformed, Sample, Skipped, Stage
 from coresched.trajectory.importers.tokens import TokenCounter
+from coresched.trajectory.importers.unpacking import Archive, opened_archive
 from coresched.trajectory.importers.usage import tokens
 
 
@@ -120,14 +121,14 @@ class InspectLog:
                 for number, record in enumerate(log.samples or ()):
                     yield _imported(f"{prefix}samples[{number}]", partial(convert, record, _Sample), count)
             return
-        archive = document.members()
-        names = sorted(name for name in archive.names() if re.fullmatch(r"samples/[^/]+\.json", name))
-        if not names:
-            raise Malformed(
-                "the archive has no samples/*.json: no log of inspect, or one whose run had no sample"
-            )
-        for name in names:
-            yield _imported(name, partial(_member, archive, name), count)
+        with opened_archive(document.path) as archive:
+            names = sorted(name for name in archive.names() if re.fullmatch(r"samples/[^/]+\.json", name))
+            if not names:
+                raise Malformed(
+                    "the archive has no samples/*.json: no log of inspect, or one whose run had no sample"
+                )
+            for name in names:
+                yield _imported(name, partial(_member, archive, name), count)
 
 
 def _member(archive: Archive, name: str) -> _Sample:

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from coresched.trajectory.importers.clock import busy_seconds, gap
-from coresched.trajectory.importers.document import Document, Head, Malformed, convert
-from coresched.trajectory.importers.recording import Call, Sample, Skipped, Stage
+from coresched.trajectory.importers.document import Document, Head, convert
+from coresched.trajectory.importers.recording import Call, Malformed, Sample, Skipped, Stage
 from coresched.trajectory.importers.tokens import TokenCounter
 from coresched.trajectory.importers.usage import tokens
 

@@ -68,6 +68,10 @@ class Skipped:
     why: str
 
 
+class Malformed(Exception):
+    """A record that is not what its format has; the message says where in it, and what belongs there."""
+
+
 class Importer(Protocol):
     """One format: how a file of it is told, what its figures are worth, and its samples."""
 

@@ -10,9 +10,9 @@ import msgspec
 
 from coresched.errors import InputError
 from coresched.trajectory.importers.assembly import assemble
-from coresched.trajectory.importers.document import Malformed, open_document
+from coresched.trajectory.importers.document import open_document
 from coresched.trajectory.importers.formats import importer_named, recognise
-from coresched.trajectory.importers.recording import Sample, Skipped
+from coresched.trajectory.importers.recording import Malformed, Sample, Skipped
 from coresched.trajectory.importers.tokens import BY_BYTES, TokenCounter
 from coresched.trajectory.schema import Trajectory
 

@@ -11,7 +11,7 @@ import zstandard
 from importer_documents import DOCUMENTS, RECORDINGS, SAMPLES, written
 
 from coresched.errors import InputError
-from coresched.trajectory.importers import document
+from coresched.trajectory.importers import document, unpacking
 from coresched.trajectory.importers.formats import FORMATS
 from coresched.trajectory.importers.run import ImportReport, import_traces
 
@@ -147,7 +147,7 @@ def test_ids_stay_unique(tmp_path: Path) -> None:
 def test_an_archive_that_unpacks_to_too_much_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(document, "MAX_DOCUMENT_BYTES", 1 << 20)
+    monkeypatch.setattr(unpacking, "MAX_DOCUMENT_BYTES", 1 << 20)
     path = tmp_path / "bomb.eval"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("header.json", "{}")

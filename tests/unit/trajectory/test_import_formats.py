@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from importer_documents import DOCUMENTS, RECORDINGS, SAMPLES, T, iso, written
 
-from coresched.trajectory.importers.document import Archive
 from coresched.trajectory.importers.formats import FORMATS
 from coresched.trajectory.importers.run import ImportReport, import_traces
+from coresched.trajectory.importers.tokens import TokenCounter
+from coresched.trajectory.importers.unpacking import opened_archive
 from coresched.trajectory.reader import load_trajectories
 from coresched.trajectory.schema import Trajectory
 from coresched.trajectory.writer import write_trajectories
@@ -121,10 +122,10 @@ def test_inspect_as_recorded_by_it_in_both_of_its_forms(tmp_path: Path) -> None:
     # The second call was answered at the second attempt; its time is that attempt's.
     assert inference(packed[0]) == [1.024311, 0.201364, 0.183024]
 
-    archive = Archive(str(RECORDINGS / "counting.eval"))
-    names = sorted(name for name in archive.names() if name.startswith("samples/"))
-    header = json.loads(archive.read("header.json"))
-    log = {**header, "samples": [json.loads(archive.read(name)) for name in names]}
+    with opened_archive(str(RECORDINGS / "counting.eval")) as archive:
+        names = sorted(name for name in archive.names() if name.startswith("samples/"))
+        header = json.loads(archive.read("header.json"))
+        log = {**header, "samples": [json.loads(archive.read(name)) for name in names]}
     assert imported(tmp_path, log) == packed
 
 
@@ -187,6 +188,16 @@ def test_otel(tmp_path: Path) -> None:
     assert stages(found) == [(5.0, 2, "bash", "exact"), None]
 
 
+def test_otel_as_its_python_sdk_and_the_openai_instrumentation_export_it() -> None:
+    found, other = import_traces([RECORDINGS / "spans.json"], ImportReport())
+    assert [found.prompt_tokens(), other.prompt_tokens()] == [[12, 121, 210]] * 2
+    assert outputs(found) == [40, 41, 42]
+    # The two tools, which slept for 0.2 and 0.4 s, ran side by side.
+    assert stages(found) == [(0.415808, 2, "shell", "exact"), (0.315708, 1, "shell", "exact"), None]
+    # The client's retry of the second call is within its span.
+    assert inference(found) == [0.207596, 0.566647, 0.167891]
+
+
 def test_otel_conversations_go_before_traces(tmp_path: Path) -> None:
     export = json.loads(json.dumps(DOCUMENTS["otel"]))
     for scope in export["resourceSpans"][0]["scopeSpans"]:
@@ -231,6 +242,14 @@ def test_openai_messages(tmp_path: Path) -> None:
     assert found.initial_prompt_tokens == 10 + 4
     assert [turn.env.response_tokens for turn in found.turns if turn.env] == [30, 1]
     assert stages(found) == [(None, 2, "tool", "absent"), (None, 1, "user", "absent"), None]
+
+
+def test_a_tokenizer_of_the_callers_counts_and_is_named(tmp_path: Path) -> None:
+    words = TokenCounter(lambda text: len(text.split()), "counted", "words of the text")
+    path = written(tmp_path, DOCUMENTS["swe-agent"])
+    (found,) = import_traces([path], ImportReport(), count=words)
+    assert (found.prompt_tokens(), outputs(found)) == ([4, 6], [1, 1])
+    assert found.meta["tokens"] == "counted: words of the text"
 
 
 def test_a_bare_array_of_messages_is_one_conversation(tmp_path: Path) -> None:
