@@ -57,16 +57,18 @@ def _sample(stem: str, where: str, record: _Trajectory, count: TokenCounter) -> 
             break
         added += count.message([message.content, message.tool_calls])
     for number, step in enumerate(record.trajectory):
-        if not step.response:
+        action, response = (step.action or "").strip(), step.response or ""
+        if not response and (not action or action.startswith("exit")):
             continue  # the harness's own step: it submits for a model that ran out of its budget
-        ran = bool(step.action and step.action.strip())
+        ran = bool(action)
         place = f"trajectory[{number}].execution_time"
         seconds = duration(step.execution_time, place, sample.anomalies) if ran else None
         quality: DurationQuality = "absent" if seconds is None else "exact"
         sample.calls.append(
             Call(
                 added_text_tokens=added,
-                reply_text_tokens=count.message(step.response),
+                # With function calls the action is not in the response's text.
+                reply_text_tokens=count.message([response] if action in response else [response, action]),
                 stage=Stage(seconds, quality, kind="bash") if ran else None,
             )
         )

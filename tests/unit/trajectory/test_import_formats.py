@@ -139,10 +139,19 @@ def test_a_tool_of_inspect_that_did_not_end_leaves_its_stage_without_a_duration(
 def test_swe_agent(tmp_path: Path) -> None:
     (found,) = imported(tmp_path, DOCUMENTS["swe-agent"])
     # The demonstration is part of the first prompt: 40 + 8 + 8 + 20 bytes, four to a token.
-    assert found.prompt_tokens() == [19, 34]
-    assert outputs(found) == [5, 5]
+    assert found.prompt_tokens() == [19, 35]
+    assert outputs(found) == [6, 7]  # 20 bytes of text, a line's end, and the action
     assert stages(found) == [(0.5, 1, "bash", "exact"), (1.25, 1, "bash", "exact")]
     assert found.meta["tokens"] == "estimated: one token for 4 bytes of UTF-8 text"
+
+
+def test_a_function_call_of_swe_agent_is_output_that_its_response_does_not_have(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(DOCUMENTS["swe-agent"]))
+    first, second, _ = document["trajectory"]
+    first |= {"response": "ls: I look", "action": "ls"}  # the text has the action
+    second |= {"response": "", "action": "cat " + "a" * 16}
+    (found,) = imported(tmp_path, document)
+    assert outputs(found) == [3, 6]  # of the second an empty line and 20 bytes
 
 
 def test_tau2(tmp_path: Path) -> None:
@@ -248,7 +257,7 @@ def test_a_tokenizer_of_the_callers_counts_and_is_named(tmp_path: Path) -> None:
     words = TokenCounter(lambda text: len(text.split()), "counted", "words of the text")
     path = written(tmp_path, DOCUMENTS["swe-agent"])
     (found,) = import_traces([path], ImportReport(), count=words)
-    assert (found.prompt_tokens(), outputs(found)) == ([4, 6], [1, 1])
+    assert (found.prompt_tokens(), outputs(found)) == ([4, 7], [2, 3])
     assert found.meta["tokens"] == "counted: words of the text"
 
 

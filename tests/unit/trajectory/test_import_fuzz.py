@@ -86,7 +86,7 @@ def encoded(document: Any) -> bytes:
 
 @pytest.mark.parametrize("detected", [False, True])
 @pytest.mark.parametrize("name", FORMATS)
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=30)
 @given(data=st.data())
 def test_a_mutated_recording_is_imported_or_reported(name: str, detected: bool, data: st.DataObject) -> None:
     document = data.draw(mutated(DOCUMENTS[name]))
@@ -94,7 +94,7 @@ def test_a_mutated_recording_is_imported_or_reported(name: str, detected: bool, 
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(data=st.data())
 def test_a_recording_cut_off_or_with_other_bytes(name: str, data: st.DataObject) -> None:
     content = bytearray(encoded(DOCUMENTS[name]))
@@ -106,7 +106,7 @@ def test_a_recording_cut_off_or_with_other_bytes(name: str, data: st.DataObject)
     imported(bytes(content), data.draw(st.sampled_from([None, name])))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_an_archive_cut_off_or_with_other_bytes(data: st.DataObject) -> None:
     content = bytearray((RECORDINGS / "counting.eval").read_bytes())
@@ -119,7 +119,7 @@ def test_an_archive_cut_off_or_with_other_bytes(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", ["bfcl", "openai-messages"])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_the_other_lines_of_a_file_are_untouched(name: str, data: st.DataObject) -> None:
     first, second = DOCUMENTS[name]
@@ -133,7 +133,7 @@ def test_the_other_lines_of_a_file_are_untouched(name: str, data: st.DataObject)
 
 
 @pytest.mark.parametrize(("name", "key"), [("inspect", "samples"), ("tau2", "simulations")])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_the_other_samples_of_a_document_are_untouched(name: str, key: str, data: st.DataObject) -> None:
     document = copy.deepcopy(DOCUMENTS[name])
