@@ -79,10 +79,12 @@ def _summarise(output: str, report: ImportReport) -> None:
         what = "the context was given up and begun anew: a trajectory for each part"
         facts.add_row("context", what, _number(report.compacted, "sample"))
     if report.overstated:
-        what = "a prompt got shorter, which a trace cannot say: imported at its length before"
-        facts.add_row("context", what, _number(report.overstated, "trajectory", "trajectories"))
+        most = _number(report.overstated_tokens, "token")
+        what = f"a prompt got shorter, which a trace cannot say: imported too long by {most} at the most"
+        label = "" if report.compacted else "context"
+        facts.add_row(label, what, _number(report.overstated, "trajectory", "trajectories"))
     if report.anomalies:
-        facts.add_row("clocks", "durations left out", _number(len(report.anomalies), "duration"))
+        facts.add_row("clocks", "left out, listed above", _number(len(report.anomalies), "duration"))
     if report.skipped:
         facts.add_row("skipped", "not imported, listed above", _number(len(report.skipped), "record"))
     console.print(facts)

@@ -56,7 +56,9 @@ def _sample(where: str, entry: _Entry) -> Sample:
                 counts = f"{stated} and {outputs[turn][step]}"
                 raise Malformed(f"{place} and its output are {counts}; there is no text to count instead")
             seconds = None if latencies is None else latencies[turn][step]
-            call = Call(prompt, output, infer_s=duration(seconds, f"{place} (latency)", sample.anomalies))
+            call = Call(
+                prompt, output, infer_s=duration(seconds, f"latency[{turn}][{step}]", sample.anomalies)
+            )
             if step + 1 < len(steps):
                 call.stage = Stage(n_calls=_calls(entry.result, turn, step), kind="tool")
             sample.calls.append(call)

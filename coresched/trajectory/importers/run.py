@@ -38,6 +38,8 @@ class ImportReport:
     """Samples whose context was given up and begun anew: each part is a trajectory."""
     overstated: int = 0
     """Trajectories with a prompt that is shorter than the one before, which is imported too long."""
+    overstated_tokens: int = 0
+    """By how much at the most."""
 
 
 def import_traces(
@@ -100,7 +102,9 @@ def _account(report: ImportReport, sample: Sample, parts: list[Trajectory], plac
         report.turns += len(part.turns)
         report.formats[part.meta["imported_from"]] += 1
         report.tokens[part.meta["tokens"]] += 1
-        report.overstated += "prompt_overstated_tokens" in part.meta
+        overstated = part.meta.get("prompt_overstated_tokens", 0)
+        report.overstated += overstated > 0
+        report.overstated_tokens = max(report.overstated_tokens, overstated)
         for turn in part.turns:
             report.inference["absent" if turn.infer_s is None else part.meta["inference"]] += 1
             if turn.env is not None and (turn.env.n_calls or turn.env.duration_s is None):

@@ -119,3 +119,35 @@ def test_bad_arguments_get_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(said, line)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_imported_can_be_simulated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["trace", "import", *RECORDED, "--output", "runs.jsonl"]) == 0
+    assert main(["simulate", "runs.jsonl", "--environment-concurrency", "1"]) == 0
+    assert "3 trajectories of runs.jsonl" in capsys.readouterr().out
+
+
+def test_contexts_that_shrank_and_clocks_that_went_back_are_in_the_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def entry(name: str, prompts: list[int], seconds: list[float]) -> str:
+        counts = {"input_token_count": [prompts], "output_token_count": [[5, 5]], "latency": [seconds]}
+        return json.dumps({"id": name, "result": [], **counts})
+
+    source = tmp_path / "results.jsonl"
+    lines = [entry("a", [100, 97], [1, 1]), entry("b", [100, 30], [1, 1]), entry("c", [9, 99], [-2, 1])]
+    source.write_text("\n".join(lines))
+    assert main(["trace", "import", str(source), "--output", str(tmp_path / "out.jsonl")]) == 0
+    said = capsys.readouterr()
+    assert said.err == (
+        f"left out, as the clock cannot be right: {source}, line 3: latency[0][0] lasts -2.000 s\n"
+    )
+    assert squeezed(said.out)[-3:] == [
+        "context the context was given up and begun anew: a trajectory for each part 1 sample",
+        "a prompt got shorter, which a trace cannot say: imported too long by 3 tokens at the most "
+        "1 trajectory",
+        "clocks left out, listed above 1 duration",
+    ]
