@@ -152,6 +152,7 @@ def _follow(record: _Sample, sample: Sample, count: TokenCounter) -> None:
     call: Call | None = None
     tools: list[_Tool] = []
     n_calls = 0
+    within: tuple[float, float] | None = None  # a sub-agent at work: from its first call to its tool's end
     added = count.message(record.input)
     for number, event in enumerate(_events(record)):
         place = f"events[{number}]"
@@ -162,6 +163,8 @@ def _follow(record: _Sample, sample: Sample, count: TokenCounter) -> None:
         if scoring or event.pending or (event.span_id is not None and event.span_id in scorers):
             continue
         start = instant(event.timestamp)
+        if start is not None and within is not None and within[0] <= start < within[1]:
+            continue
         if isinstance(event, _ToolCall) and call is not None:
             n_calls += 1
             end = _end(event, start, place, sample.anomalies)
@@ -172,8 +175,10 @@ def _follow(record: _Sample, sample: Sample, count: TokenCounter) -> None:
         elif isinstance(event, _ModelCall) and event.error is None and event.output is not None:
             if not event.output.choices and event.output.usage is None:
                 continue
-            if start is not None and any(tool.start <= start < tool.end for tool in tools):
-                continue  # a tool asked: a sub-agent, whose time is the tool's
+            ends = [tool.end for tool in tools if start is not None and tool.start <= start < tool.end]
+            if start is not None and ends:
+                within = start, max(ends)  # a tool asked; the time is the tool's
+                continue
             call = _call(event, event.output, place, sample.anomalies, count)
             call.added_text_tokens, added = added, 0
             sample.model = sample.model or event.model

@@ -14,6 +14,7 @@ from coresched.trajectory.importers.document import open_document
 from coresched.trajectory.importers.formats import importer_named, recognise
 from coresched.trajectory.importers.recording import Malformed, Sample, Skipped
 from coresched.trajectory.importers.tokens import BY_BYTES, TokenCounter
+from coresched.trajectory.refusal import MAX_NAME_BYTES
 from coresched.trajectory.schema import Trajectory
 
 
@@ -113,13 +114,13 @@ def _account(report: ImportReport, sample: Sample, parts: list[Trajectory], plac
 
 
 def _with_own_id(trajectory: Trajectory, seen: Counter[str]) -> Trajectory:
+    """The trajectory, under another id if its own was taken; `seen` counts who asked for an id."""
     name = trajectory.id
-    seen[name] += 1
-    while seen[name] > 1:
-        name = f"{trajectory.id}~{seen[trajectory.id]}"
-        seen[name] += 1
-        if seen[name] > 1:
-            seen[trajectory.id] += 1
+    while name in seen:
+        seen[trajectory.id] += 1
+        ending = f"~{seen[trajectory.id]}"
+        name = trajectory.id.encode()[: MAX_NAME_BYTES - len(ending)].decode(errors="ignore") + ending
+    seen[name] = 1
     return trajectory if name == trajectory.id else msgspec.structs.replace(trajectory, id=name)
 
 
@@ -128,3 +129,5 @@ def _require_file(name: str) -> None:
         raise InputError(f"{name} is a directory; give the files in it, such as {name.rstrip('/')}/*.json")
     if not os.path.exists(name):
         raise InputError(f"{name}: no such file; check the path")
+    if not os.path.isfile(name):  # it is read more than once: for its format, then for what is in it
+        raise InputError(f"{name} is not a regular file; save what it gives to a file")

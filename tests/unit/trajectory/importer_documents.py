@@ -75,7 +75,8 @@ def inspect() -> dict[str, Any]:
                 model(1, 100, 20, 0.5, retries=1),
                 tool(5, 3),  # at the same time as the next: 5 to 8 and 6 to 10
                 tool(6, 4),
-                model(6.5, 9999, 9, 1),  # a sub-agent within a tool
+                model(6.5, 9999, 9, 1),  # a sub-agent within a tool, and its own tool
+                tool(7, 0.5),
                 model(11, 200, 30, 0.75),
                 tool(12, 9, working=2.0),  # seven seconds of it were waiting for a slot
                 model(22, 300, 40, 1.5),

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -142,6 +143,21 @@ def test_ids_stay_unique(tmp_path: Path) -> None:
     found = [trajectory.id for trajectory in import_traces([path, path], ImportReport())]
     assert found[:3] == ["multi_turn_base_0", "simple_1", "simple_1~2"]
     assert len(set(found)) == 6
+
+
+def test_ids_as_long_as_they_may_be_stay_unique(tmp_path: Path) -> None:
+    line = json.dumps({**DOCUMENTS["bfcl"][1], "id": "ä" * 256})
+    path = tmp_path / "results.jsonl"
+    path.write_text(f"{line}\n" * 12)
+    found = [trajectory.id for trajectory in import_traces([path], ImportReport())]
+    assert len(set(found)) == 12
+    assert found[1] == "ä" * 255 + "~2"
+
+
+def test_a_pipe_is_refused_as_it_cannot_be_read_twice(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert refused(pipe) == f"{pipe} is not a regular file; save what it gives to a file"
 
 
 def test_an_archive_that_unpacks_to_too_much_is_skipped(

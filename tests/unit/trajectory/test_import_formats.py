@@ -106,7 +106,7 @@ def test_mini_swe_agent_with_the_responses_api(tmp_path: Path) -> None:
 def test_inspect(tmp_path: Path) -> None:
     found, other = imported(tmp_path, DOCUMENTS["inspect"])
     assert (found.id, other.id) == ("a_epoch_1", "b_epoch_1")
-    # Neither the attempt that failed nor the sub-agent nor the scorer is a call.
+    # Not the attempt that failed, not the sub-agent and its tool, not the scorer.
     assert found.prompt_tokens() == [100, 200, 300]
     assert outputs(found) == [20, 30, 40]
     assert inference(found) == [0.5, 0.75, 1.5]
