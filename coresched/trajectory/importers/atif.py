@@ -16,6 +16,7 @@ class _Metrics(msgspec.Struct):
     completion_tokens: float | None = None
     prompt_token_ids: list[Any] | None = None
     completion_token_ids: list[Any] | None = None
+    extra: Any = None
 
 
 class _Step(msgspec.Struct):
@@ -89,8 +90,22 @@ def _fill(call: Call, metrics: _Metrics) -> None:
     if output is None and metrics.completion_token_ids is not None:
         output = len(metrics.completion_token_ids)
     if prompt and output is not None:
-        # How much of the output is reasoning the format does not state: what the next prompt has decides.
-        call.prompt_tokens, call.output_tokens, call.reasoning_tokens = prompt, output, 0
+        call.prompt_tokens, call.output_tokens = prompt, output
+        call.reasoning_tokens = min(_reasoning(metrics.extra), output)
+
+
+def _reasoning(extra: Any) -> int:
+    """Reasoning tokens, under the names that Harbor's agents give them in what the format leaves open."""
+    if not isinstance(extra, dict):
+        return 0
+    details = extra.get("completion_tokens_details")
+    places = (details if isinstance(details, dict) else {}, extra)
+    for place in places:
+        for key in ("reasoning_tokens", "reasoning_output_tokens"):
+            value = place.get(key)
+            if isinstance(value, int | float):
+                return tokens(value) or 0
+    return 0
 
 
 def _observed(observation: Any, count: TokenCounter) -> int:

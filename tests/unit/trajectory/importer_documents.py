@@ -163,7 +163,8 @@ def bfcl() -> list[dict[str, Any]]:
 def atif() -> dict[str, Any]:
     def agent(number: int, prompt: int, output: int, calls: int) -> dict[str, Any]:
         step = {"step_id": number, "source": "agent", "message": "m", "timestamp": iso(number)}
-        step["metrics"] = {"prompt_tokens": prompt, "completion_tokens": output, "cached_tokens": 0}
+        extra = {"completion_tokens_details": {"reasoning_tokens": 4}}
+        step["metrics"] = {"prompt_tokens": prompt, "completion_tokens": output, "extra": extra}
         if calls:
             call = {"tool_call_id": "1", "function_name": "bash", "arguments": {}}
             step |= {"tool_calls": [call] * calls, "observation": {"results": [{"content": "o" * 8}]}}

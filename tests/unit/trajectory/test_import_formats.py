@@ -182,7 +182,8 @@ def test_atif(tmp_path: Path) -> None:
     (found,) = imported(tmp_path, DOCUMENTS["atif"])
     assert found.id == "run-1"
     # The last step sums three calls: its prompt is the one before, its reply, and 8 bytes of observation.
-    assert found.prompt_tokens() == [100, 150, 150 + 10 + 2]
+    assert found.prompt_tokens() == [100, 150, 150 + 10 - 4 + 2]
+    assert [turn.kept for turn in found.turns[:2]] == [16, 6]
     assert outputs(found) == [20, 10, 3]
     assert stages(found) == [(None, 2, "tool", "absent"), (None, 1, "tool", "absent"), None]
     assert found.meta["tokens"] == "estimated: 1 of 3 calls: one token for 4 bytes of UTF-8 text"
