@@ -52,15 +52,21 @@ class Document:
                     continue
 
     def records(self, kind: type[T]) -> Iterator[tuple[str, T | Skipped]]:
-        """Each line, or the one document, decoded as `kind`, with its place in the file for messages."""
+        """Each line, or the one document, decoded as `kind`, with its place in the file for messages.
+
+        Where a file is damaged, the last record says so.
+        """
         if self.kind == "zip":
             raise Malformed("this is a zip archive; of the formats only inspect has those")
         if self.kind == "document":
             yield "", decoded(self.content, kind, "")
             return
-        for number, line in read_lines(self.path):
-            where = f"line {number}"
-            yield where, decoded(line, kind, where)
+        try:
+            for number, line in read_lines(self.path):
+                where = f"line {number}"
+                yield where, decoded(line, kind, where)
+        except InputError as error:
+            yield "", Skipped("", str(error).removeprefix(self.path).lstrip(":, "))
 
     def each(self, kind: type[T], make: Callable[[str, T], S]) -> Iterator[S | Skipped]:
         """`make` of each record's place and value; one that it, or decoding, finds malformed is skipped."""
