@@ -1,4 +1,4 @@
-"""`coresched trace`: what trace files contain, and traces from a generator."""
+"""`coresched trace`: what trace files contain, and traces from recordings and from a generator."""
 
 import argparse
 import dataclasses
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from coresched.cli import trace_import
 from coresched.cli.parser import count, integer
 from coresched.cli.terminal import bar, stdout_console
 from coresched.trajectory.generator import PROFILES, generate
@@ -30,11 +31,12 @@ def add_parser(commands: "Subparsers[argparse.ArgumentParser]") -> None:
     """Adds `trace` and its subcommands."""
     parser = commands.add_parser(
         "trace",
-        help="look at trace files, generate traces",
-        description="Look at trace files (.jsonl, .jsonl.gz, .jsonl.zst) and generate traces.",
+        help="look at trace files, import recordings, generate traces",
+        description="Look at trace files (.jsonl, .jsonl.gz, .jsonl.zst), import recordings of other tools, "
+        "generate traces.",
     )
     subcommands = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", required=True)
-    for add in (_add_show, _add_generate):
+    for add in (_add_show, _add_import, _add_generate):
         add(subcommands)
 
 
@@ -71,6 +73,12 @@ def _add_show(subcommands: "Subparsers[argparse.ArgumentParser]") -> None:
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help=".jsonl, .jsonl.gz or .jsonl.zst")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+
+
+def _add_import(subcommands: "Subparsers[argparse.ArgumentParser]") -> None:
+    summary = "write recordings of agent harnesses and serving systems as a trace"
+    parser = _add_subcommand(subcommands, "import", trace_import.run, summary, trace_import.DESCRIPTION)
+    trace_import.add_arguments(parser)
 
 
 def _add_generate(subcommands: "Subparsers[argparse.ArgumentParser]") -> None:

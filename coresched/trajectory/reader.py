@@ -26,7 +26,7 @@ def read_trajectories(path: str | Path) -> Iterator[Trajectory]:
     """
     path = os.fspath(path)
     line_of: dict[str, int] = {}
-    for number, line in _lines(path):
+    for number, line in read_lines(path):
         try:
             trajectory = _decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -79,8 +79,11 @@ def _with_files(paths: str | Path | Iterable[str | Path]) -> Iterator[tuple[str,
             yield name, trajectory
 
 
-def _lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """Line numbers, from 1, and the lines that are not blank."""
+def read_lines(path: str) -> Iterator[tuple[int, bytes]]:
+    """Line numbers, from 1, and the lines that are not blank.
+
+    Raises InputError for a file that cannot be read, is damaged or has a line over MAX_LINE_BYTES.
+    """
     number = 0
     with open_input(path) as stream:
         while True:

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from coresched.cli.main import main
 from coresched.errors import InputError
 from coresched.trajectory.generator import PROFILES, generate
+from coresched.trajectory.importers.formats import FORMATS
 from coresched.trajectory.profile import profile
 from coresched.trajectory.reader import load_trajectories
 
@@ -85,3 +87,24 @@ def test_the_generated_numbers_shown_are_the_generators() -> None:
             shown = cell.split(" / ")[1].replace(",", "")
             number = float(shown.strip("%")) / (100 if "%" in shown else 1)
             assert number == pytest.approx(value, rel=0.011), row
+
+
+def test_the_table_of_formats_lists_each_with_the_qualities_it_can_have() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| [^|]+\| (\w+)[^|]*\| (\w+)[^|]*\| (\w+)", PAGE, re.MULTILINE)
+    listed = {name: (tokens, inference, environment) for name, tokens, inference, environment in rows}
+    expected = {
+        name: (
+            "estimated" if name in ("swe-agent", "openai-messages") else "exact",
+            re.match(r"\w+", importer.inference)[0],  # type: ignore[index]
+            re.match(r"\w+", importer.environment)[0],  # type: ignore[index]
+        )
+        for name, importer in FORMATS.items()
+    }
+    assert {name: listed[name] for name in expected} == expected | {"tracelab": ("exact", "derived", "exact")}
+
+
+def test_the_import_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(Path(__file__).parent / "recordings" / "task-0.traj.json", tmp_path)
+    (example,) = blocks("py")
+    exec(example, {})

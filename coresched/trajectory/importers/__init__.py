@@ -1,0 +1,1 @@
+"""Recordings of agent harnesses and serving systems, read into the trace schema."""
