@@ -9,6 +9,7 @@ from coresched.trajectory.importers.mini_swe_agent import MiniSweAgent
 from coresched.trajectory.importers.openai_messages import OpenAiMessages
 from coresched.trajectory.importers.otel import OtelGenAi
 from coresched.trajectory.importers.recording import Importer, Malformed
+from coresched.trajectory.importers.replay import Replay
 from coresched.trajectory.importers.requests import Bailian, Mooncake
 from coresched.trajectory.importers.swe_agent import SweAgent
 from coresched.trajectory.importers.tau2 import Tau2
@@ -27,6 +28,7 @@ _IMPORTERS: tuple[Importer, ...] = (
     TraceLab(),
     Mooncake(),
     Bailian(),
+    Replay(),
     OpenAiMessages(),
 )
 
