@@ -104,6 +104,7 @@ class InspectLog:
     """
 
     name = "inspect"
+    files = ".eval and .json logs of inspect-ai"
     tokens = "the provider's usage"
     inference = "exact: the attempt that answered, without retries, back-off and the wait for a connection"
     environment = "exact: working time of the tools, calls at the same time counted once"

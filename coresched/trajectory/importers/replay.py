@@ -38,6 +38,7 @@ class Replay:
     """
 
     name = "replay"
+    files = "the folder of a `coresched replay`, or its events"
     tokens = "the engine's usage"
     inference = "exact: from sending the request that was answered to the end of its answer"
     environment = "exact: from the grant of the slot to the end of the stage"
