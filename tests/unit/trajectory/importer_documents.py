@@ -79,6 +79,7 @@ def inspect() -> dict[str, Any]:
                 tool(7, 0.5),
                 model(11, 200, 30, 0.75),
                 tool(12, 9, working=2.0),  # seven seconds of it were waiting for a slot
+                model(16, 8888, 3, 1),  # and here it asked a model
                 model(22, 300, 40, 1.5),
                 {"event": "span_begin", "id": "s", "type": "scorers", "timestamp": iso(30)},
                 model(31, 50, 5, 1, span_id="s"),
