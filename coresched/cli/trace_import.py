@@ -15,12 +15,13 @@ from coresched.trajectory.writer import write_trajectories
 
 _MOST_LISTED = 20
 
+_FORMATS = "\n".join(f"  {name:<16}{importer.files}" for name, importer in FORMATS.items())
+
 DESCRIPTION = f"""
 Read recordings of agent harnesses and serving systems, and write them as a trace.
 
 formats (told apart by what is in a file; --from where that fails):
-  {", ".join(list(FORMATS)[:6])},
-  {", ".join(list(FORMATS)[6:])}
+{_FORMATS}
 
 Every trajectory states in its meta what its token counts and durations are worth,
 and so does the summary: exact (measured), derived (from other time stamps),

@@ -50,6 +50,7 @@ class Atif:
     """
 
     name = "atif"
+    files = "trajectory.json of Harbor (ATIF)"
     tokens = "the provider's usage"
     inference = "absent"
     environment = "absent"

@@ -27,6 +27,7 @@ class Bfcl:
     """
 
     name = "bfcl"
+    files = "result files of BFCL"
     tokens = "the provider's usage"
     inference = "exact: latency of the attempt that answered"
     environment = "absent"

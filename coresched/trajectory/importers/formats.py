@@ -9,6 +9,7 @@ from coresched.trajectory.importers.mini_swe_agent import MiniSweAgent
 from coresched.trajectory.importers.openai_messages import OpenAiMessages
 from coresched.trajectory.importers.otel import OtelGenAi
 from coresched.trajectory.importers.recording import Importer, Malformed
+from coresched.trajectory.importers.replay import Replay
 from coresched.trajectory.importers.requests import Bailian, Mooncake
 from coresched.trajectory.importers.swe_agent import SweAgent
 from coresched.trajectory.importers.tau2 import Tau2
@@ -27,6 +28,7 @@ _IMPORTERS: tuple[Importer, ...] = (
     TraceLab(),
     Mooncake(),
     Bailian(),
+    Replay(),
     OpenAiMessages(),
 )
 
@@ -42,11 +44,20 @@ def importer_named(name: str) -> Importer:
 
 def recognise(document: Document) -> Importer:
     """The format of a file, by its first records. Raises Malformed if it has the marks of none."""
-    heads = [{}] if document.kind == "zip" else list(document.heads())
+    if document.kind == "zip":
+        return FORMATS["inspect"]
+    if document.kind == "document" and document.content.lstrip()[:1] not in (b"{", b"["):
+        begins = shown(document.content.lstrip()[:16].decode(errors="replace"))
+        raise Malformed(
+            f"it begins with {begins} and is no JSON, as recordings are, nor an archive of inspect"
+        )
+    heads = list(document.heads())
     for head in heads:
         for importer in _IMPORTERS:
-            if importer.recognises(head) if document.kind != "zip" else isinstance(importer, InspectLog):
+            if importer.recognises(head):
                 return importer
+        if head.keys() >= {"id", "initial_prompt_tokens", "turns"}:
+            raise Malformed("this is a trace already; use it as it is")
     keys = next((list(head) for head in heads if head), [])
     found = f"its first record has {_listed(keys)}" if keys else "it holds no JSON object"
     raise Malformed(f"no known format: {found}; name it with --from ({', '.join(FORMATS)})")

@@ -93,6 +93,9 @@ class _Log(msgspec.Struct):
 class _Tool:
     start: float
     end: float
+    """When it would have ended had it not waited for a slot of the harness."""
+    until: float
+    """When it ended."""
     function: str | None
 
 
@@ -104,6 +107,7 @@ class InspectLog:
     """
 
     name = "inspect"
+    files = ".eval and .json logs of inspect-ai"
     tokens = "the provider's usage"
     inference = "exact: the attempt that answered, without retries, back-off and the wait for a connection"
     environment = "exact: working time of the tools, calls at the same time counted once"
@@ -170,12 +174,12 @@ def _follow(record: _Sample, sample: Sample, count: TokenCounter) -> None:
             end = _end(event, start, place, sample.anomalies)
             added += count.message(event.result)
             if start is not None and end is not None:
-                tools.append(_Tool(start, end, event.function))
+                tools.append(_Tool(start, end, max(instant(event.completed) or end, end), event.function))
             call.stage = _stage(tools, n_calls, event.function)
         elif isinstance(event, _ModelCall) and event.error is None and event.output is not None:
             if not event.output.choices and event.output.usage is None:
                 continue
-            ends = [tool.end for tool in tools if start is not None and tool.start <= start < tool.end]
+            ends = [tool.until for tool in tools if start is not None and tool.start <= start < tool.until]
             if start is not None and ends:
                 within = start, max(ends)  # a tool asked; the time is the tool's
                 continue
@@ -226,7 +230,6 @@ def _fill(call: Call, usage: _Usage) -> None:
 
 
 def _end(event: _Event, start: float | None, place: str, anomalies: list[str]) -> float | None:
-    """When a tool would have ended had it not waited for a slot of the harness."""
     if start is None:
         return None
     seconds = duration(event.working_time, f"{place} (tool call)", anomalies)

@@ -48,6 +48,7 @@ class MiniSweAgent:
     """
 
     name = "mini-swe-agent"
+    files = ".traj.json of mini-swe-agent, a task each"
     tokens = "the provider's usage"
     inference = "derived from time stamps; the harness's retries and their back-off cannot be told from it"
     environment = "derived from time stamps, all calls of a stage together as they ran"

@@ -33,6 +33,7 @@ class OpenAiMessages:
     """Each assistant message is a model call; what stands between two is the stage, of unknown duration."""
 
     name = "openai-messages"
+    files = "chat messages, a conversation a line"
     tokens = "the provider's usage"
     inference = "absent"
     environment = "absent"

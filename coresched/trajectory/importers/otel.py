@@ -80,6 +80,7 @@ class OtelGenAi:
     """
 
     name = "otel"
+    files = "OTLP JSON of OpenTelemetry GenAI spans"
     tokens = "gen_ai.usage of the provider"
     inference = "exact: chat spans; a client that retries inside one has its back-off in it"
     environment = "exact: execute_tool spans, calls at the same time counted once"

@@ -77,6 +77,8 @@ class Importer(Protocol):
 
     name: str
     """As `--from` takes it."""
+    files: str
+    """Which files have it, for a person."""
     tokens: str
     """Where token counts come from."""
     inference: str

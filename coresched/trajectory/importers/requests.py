@@ -34,6 +34,7 @@ class Mooncake:
     """
 
     name = "mooncake"
+    files = "request traces of Mooncake, JSON lines"
     tokens = "the serving system's count"
     inference = "absent"
     environment = "absent"
@@ -77,6 +78,7 @@ class Bailian:
     """
 
     name = "bailian"
+    files = "request traces of Qwen-Bailian, JSON lines"
     tokens = "the serving system's count"
     inference = "absent"
     environment = "absent"

@@ -51,11 +51,11 @@ def import_traces(
 ) -> Iterator[Trajectory]:
     """Yields the trajectories of recordings of other tools, and fills `report`.
 
-    `form` is one of FORMATS; None: each file's is detected. An id that was there before gets `~2`, `~3` and
-    so on. Raises InputError for an unknown format and a file that cannot be opened, before any work; and at
-    the end if there was nothing that could be imported.
+    A path may be the folder of a replay. `form` is one of FORMATS; None: each file's is detected. An id that
+    was there before gets `~2`, `~3` and so on. Raises InputError for an unknown format and a file that cannot
+    be opened, before any work; and at the end if there was nothing that could be imported.
     """
-    names: Sequence[str] = [os.fspath(path) for path in paths]
+    names: Sequence[str] = [_recording(os.fspath(path)) for path in paths]
     importer_named(form) if form is not None else None
     for name in names:
         _require_file(name)
@@ -122,6 +122,12 @@ def _with_own_id(trajectory: Trajectory, seen: Counter[str]) -> Trajectory:
         name = trajectory.id.encode()[: MAX_NAME_BYTES - len(ending)].decode(errors="ignore") + ending
     seen[name] = 1
     return trajectory if name == trajectory.id else msgspec.structs.replace(trajectory, id=name)
+
+
+def _recording(name: str) -> str:
+    """The file to read: of a replay's folder its events."""
+    events = os.path.join(name, "events.jsonl")
+    return events if os.path.isfile(events) else name
 
 
 def _require_file(name: str) -> None:

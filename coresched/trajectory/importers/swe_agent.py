@@ -38,6 +38,7 @@ class SweAgent:
     """
 
     name = "swe-agent"
+    files = ".traj of SWE-agent, an instance each"
     tokens = "the provider's usage"
     inference = "absent"
     environment = "exact: execution_time, from sending the action to its output"

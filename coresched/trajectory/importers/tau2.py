@@ -34,6 +34,7 @@ class Tau2:
     """
 
     name = "tau2"
+    files = "results.json of tau2-bench, or one simulation"
     tokens = "the provider's usage"
     inference = "exact: generation_time_seconds, in which litellm's own retries are"
     environment = "derived from time stamps; of kind user: the simulated user's replies and tools"

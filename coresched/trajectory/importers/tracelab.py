@@ -47,6 +47,7 @@ class TraceLab:
     """
 
     name = "tracelab"
+    files = "normalised rounds of TraceLab, JSON lines"
     tokens = "the provider's usage"
     inference = "derived from the session log: the last input to the last output of a round"
     environment = "derived from the session log; where the tool reports its duration, that"

@@ -79,6 +79,7 @@ def inspect() -> dict[str, Any]:
                 tool(7, 0.5),
                 model(11, 200, 30, 0.75),
                 tool(12, 9, working=2.0),  # seven seconds of it were waiting for a slot
+                model(16, 8888, 3, 1),  # and here it asked a model
                 model(22, 300, 40, 1.5),
                 {"event": "span_begin", "id": "s", "type": "scorers", "timestamp": iso(30)},
                 model(31, 50, 5, 1, span_id="s"),
@@ -277,6 +278,26 @@ def bailian() -> list[dict[str, Any]]:
     ]
 
 
+def replay() -> list[dict[str, Any]]:
+    def inference(sample: str, turn: int, sent: float, ended: float, prompt: int) -> dict[str, Any]:
+        times = {"sent_s": sent, "ended_s": ended, "worker": "w", "first_token_s": 0.1, "cached_tokens": 0}
+        event = {"event": "inference", "sample": sample, "turn": turn, **times}
+        return {**event, "prompt_tokens": prompt, "output_tokens": 10}
+
+    failed = {"event": "failed-inference", "sample": "a", "turn": 0, "sent_s": 0.1, "ended_s": 4}
+    stage = {"event": "environment", "sample": "a", "turn": 0, "duration_s": 2.5}
+    return [
+        {"event": "admission", "sample": "a", "at_s": 0.1},
+        {"event": "admission", "sample": "b", "at_s": 0.1},
+        {**failed, "worker": "w", "reason": "refused"},
+        inference("b", 0, 0.2, 1.2, 50),
+        inference("a", 0, 4.5, 5.25, 100),
+        {**stage, "requested_s": 5.25, "started_s": 9.0, "ended_s": 11.5},  # 3.75 s of it for a slot
+        inference("a", 1, 11.5, 12.0, 130),
+        {"event": "completion", "sample": "a", "at_s": 12.0},
+    ]
+
+
 DOCUMENTS: dict[str, Any] = {
     "mini-swe-agent": mini_swe_agent(),
     "inspect": inspect(),
@@ -288,6 +309,7 @@ DOCUMENTS: dict[str, Any] = {
     "tracelab": tracelab(),
     "mooncake": mooncake(),
     "bailian": bailian(),
+    "replay": replay(),
     "openai-messages": openai_messages(),
 }
 """By format: a document, or the list of its lines."""

@@ -242,6 +242,20 @@ def test_bailian(tmp_path: Path) -> None:
     assert (other.id, other.prompt_tokens()) == ("3", [140])
 
 
+def test_replay(tmp_path: Path) -> None:
+    found, other = imported(tmp_path, DOCUMENTS["replay"])
+    assert (found.id, found.prompt_tokens(), outputs(found)) == ("a", [100, 130], [10, 10])
+    # The attempt that failed is none of the inference time, the wait for a slot none of the stage's.
+    assert inference(found) == [0.75, 0.5]
+    assert stages(found) == [(2.5, 1, None, "exact"), None]
+    assert (other.id, other.prompt_tokens()) == ("b", [50])
+
+
+def test_a_replays_folder_stands_for_its_events(tmp_path: Path) -> None:
+    written(tmp_path, DOCUMENTS["replay"]).rename(tmp_path / "events.jsonl")
+    assert [found.id for found in import_traces([tmp_path], ImportReport())] == ["a", "b"]
+
+
 def test_openai_messages(tmp_path: Path) -> None:
     found, other = imported(tmp_path, DOCUMENTS["openai-messages"])
     assert (found.id, other.id) == ("one", "recording-2")
