@@ -292,9 +292,10 @@ def replay() -> list[dict[str, Any]]:
         {**failed, "worker": "w", "reason": "refused"},
         inference("b", 0, 0.2, 1.2, 50),
         inference("a", 0, 4.5, 5.25, 100),
-        {**stage, "requested_s": 5.25, "started_s": 9.0, "ended_s": 11.5},  # 3.75 s of it for a slot
+        {**stage, "requested_s": 5.25, "started_s": 9.0, "ended_s": 11.51},  # 3.75 s of it for a slot
         inference("a", 1, 11.5, 12.0, 130),
         {"event": "completion", "sample": "a", "at_s": 12.0},
+        {"event": "completion", "sample": "b", "at_s": 1.2},
     ]
 
 

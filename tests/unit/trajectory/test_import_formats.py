@@ -251,6 +251,19 @@ def test_replay(tmp_path: Path) -> None:
     assert (other.id, other.prompt_tokens()) == ("b", [50])
 
 
+def test_of_a_replay_that_was_stopped_the_samples_that_completed_are_imported(tmp_path: Path) -> None:
+    events = DOCUMENTS["replay"]
+    report = ImportReport()
+    assert [one.id for one in import_traces([written(tmp_path, events[:-1])], report)] == ["a"]
+    assert [line.partition(", ")[2] for line in report.skipped] == [
+        'line 2: sample "b": it did not complete in this replay'
+    ]
+    lost = [event for event in events if (event["sample"], event.get("turn")) != ("a", 0)]
+    report = ImportReport()
+    assert [one.id for one in import_traces([written(tmp_path, lost)], report)] == ["b"]
+    assert report.skipped[0].endswith('line 1: sample "a": a turn is missing')
+
+
 def test_a_replays_folder_stands_for_its_events(tmp_path: Path) -> None:
     written(tmp_path, DOCUMENTS["replay"]).rename(tmp_path / "events.jsonl")
     assert [found.id for found in import_traces([tmp_path], ImportReport())] == ["a", "b"]
