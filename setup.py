@@ -15,8 +15,8 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).resolve().parent
 PROTO = ROOT / "proto"
 
-# What comes later prevails, and the builder's CFLAGS come before these.
-OPTIMISATION = [] if "CFLAGS" in os.environ else ["-O2"]
+# What comes later prevails, and the CXXFLAGS of who builds it come before these.
+OPTIMISATION = [] if "CXXFLAGS" in os.environ else ["-O2"]
 
 extensions = [
     Extension(

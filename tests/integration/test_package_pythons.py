@@ -14,7 +14,7 @@ from uv_command import run_uv
 RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
 OLDEST = "3.10"
 OTHER_PYTHONS = [version for version in (OLDEST, "3.12", "3.13") if version != RUNNING]
-NOT_OPTIMISED = {"CFLAGS": "-O0"}
+NOT_OPTIMISED = {"CXXFLAGS": "-O0 -g0"}
 """Compiles in a third of the time."""
 
 pytestmark = pytest.mark.packaging
