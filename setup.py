@@ -3,6 +3,7 @@
 In a checkout, `pip install -e .` or `python setup.py build_ext --inplace` does both in place.
 """
 
+import os
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,13 +15,16 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).resolve().parent
 PROTO = ROOT / "proto"
 
+# What comes later prevails, and the CXXFLAGS of who builds it come before these.
+OPTIMISATION = [] if "CXXFLAGS" in os.environ else ["-O2"]
+
 extensions = [
     Extension(
         ".".join(path.relative_to(ROOT).with_suffix("").parts),
         [str(path.relative_to(ROOT))],
         language="c++",
         # No fused multiply-adds: simulated times must be bit-equal to the plain-Python twin's.
-        extra_compile_args=["-O2", "-std=c++17", "-ffp-contract=off"],
+        extra_compile_args=[*OPTIMISATION, "-std=c++17", "-ffp-contract=off"],
     )
     for path in sorted((ROOT / "coresched").rglob("*.pyx"))
 ]

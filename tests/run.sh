@@ -7,5 +7,9 @@ cd "$(dirname "$0")/.."
 .venv/bin/pip install -q --disable-pip-version-check -e '.[test,bench]'
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
-.venv/bin/mypy
-.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=90 "$@"
+.venv/bin/mypy &
+types=$!  # beside the tests, the first of which wait for what they install
+tests=0
+.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered --cov-fail-under=90 "$@" || tests=$?
+wait "$types"
+exit "$tests"

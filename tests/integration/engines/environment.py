@@ -19,9 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from integration.engines.install import install_list
 from integration.engines.kept import lock_of, locked, remove_other_engines, use
 from interpreters import find_interpreter
+from uv_command import run_uv
+
+CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[2]
@@ -105,15 +107,23 @@ def _install(engine: EngineEnvironment, python: Path, shared: Path) -> str | Non
     scratch = shared.with_name(f"{shared.name}.unfinished")
     shutil.rmtree(scratch, ignore_errors=True)
     _output(python, "-m", "venv", scratch)
-    if (problem := install_list(scratch, engine.requirements)) is None:
-        scratch.rename(shared)
-        return None
+    # What uv keeps lies in the same file system, so that installing a file is linking it.
+    install = ("pip", "install", "--quiet", "--cache-dir", scratch / "uv-cache", "--no-deps")
+    install += ("--python", scratch / "bin" / "python", "-r", engine.requirements)
+    for index in ((), ("--index", CPU_BUILDS)):
+        done = run_uv(*install, *index)
+        if done.returncode == 0:
+            shutil.rmtree(scratch / "uv-cache")
+            scratch.rename(shared)
+            return None
     pip = (scratch / "bin" / "python", "-m", "pip", "--disable-pip-version-check")
     online = _run(*pip, "download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", scratch, "idna")
     shutil.rmtree(scratch)
     if online.returncode != 0:
         return f"pip reaches no registry: {online.stderr.strip().splitlines()[-1]}"
-    pytest.fail(f"{engine.name} {engine.version} could not be installed:\n{problem[-4000:]}", pytrace=False)
+    pytest.fail(
+        f"{engine.name} {engine.version} could not be installed:\n{done.stderr[-4000:]}", pytrace=False
+    )
 
 
 def _add_checkout(engine: EngineEnvironment, python: Path, shared: Path, own: Path) -> Path:

@@ -130,6 +130,7 @@ def run(request: dict[str, Any], files: list[int]) -> None:
 
 
 def run_command(command: list[str]) -> None:
+    sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     if command[0] == "-m":
         sys.argv = command[1:]
         runpy.run_module(command[1], run_name="__main__", alter_sys=True)

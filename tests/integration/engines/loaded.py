@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import hashlib
 import json
 import os
 import socket
@@ -57,9 +58,9 @@ def start_loaded(
     """What ``engine.python()`` does, given this command: a file, or ``-m`` and a module; and arguments.
 
     The program starts in the root directory, with this process's environment variables and the engine's, or
-    else with ``environment``; of these, what Python or the engine read when they are started or imported has
-    no effect. Handlers at its exit do not run. It ends with the block, and at its end all processes of its
-    group do.
+    else with ``environment``; of these, what Python (but for PYTHONPATH) or the engine read when they are
+    started or imported has no effect. Handlers at its exit do not run. It ends with the block, and at its
+    end all processes of its group do.
     """
     words = [str(word) for word in command]
     if environment is None:
@@ -146,4 +147,5 @@ def _connected(engine: EngineEnvironment) -> socket.socket:
 
 def _address(engine: EngineEnvironment) -> str:
     """In Linux's abstract namespace: it is gone with the server, and may be longer than a path."""
-    return f"\0coresched-{engine.name}-{RUN}"
+    imports = hashlib.sha256(engine.imports.encode()).hexdigest()[:8]
+    return f"\0coresched-{engine.name}-{imports}-{RUN}"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from integration.engines.loaded import run_loaded
-from integration.vllm_engine.environment import HERE, OFFLINE, VLLM
+from integration.vllm_engine.environment import HERE, LIBRARIES, OFFLINE, VLLM
 
 from coresched.core.reference import ReferencePrefixPolicy, ReferenceWaiting
 
@@ -19,20 +17,15 @@ VARIABLES = ("CORESCHED_LABEL_CAPACITY", "CORESCHED_PLAN")
 Outcomes = dict[str, dict[str, Any]]
 
 
-def run_scenarios(python: Path, names: Sequence[str], variables: Mapping[str, str] | None = None) -> Outcomes:
+def run_scenarios(names: Sequence[str], variables: Mapping[str, str] | None = None) -> Outcomes:
     """What each of them says. Fails where one ends in an exception.
 
-    Where variables are given, ``python`` is started with them, and loads vLLM as they say.
+    Where there are ``variables``, vLLM is loaded with them, from where PYTHONPATH among them says.
     """
     environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     environment |= {**OFFLINE, **(variables or {})}
-    command = (HERE / "scheduler_scenarios.py", *names)
-    if variables is None:
-        done = run_loaded(VLLM, *command, environment=environment)
-    else:
-        done = subprocess.run(
-            [python, *command], capture_output=True, text=True, cwd="/", env=environment, timeout=1_800
-        )
+    engine = VLLM if variables is None else LIBRARIES
+    done = run_loaded(engine, HERE / "scheduler_scenarios.py", *names, environment=environment)
     found: Outcomes = dict(json.loads(line) for line in done.stdout.splitlines())
     assert set(found) == set(names), done.stderr[-4000:]
     for name, outcome in found.items():

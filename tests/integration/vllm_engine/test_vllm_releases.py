@@ -47,10 +47,10 @@ def unpacked_release(version: str) -> Path:
 
 
 @pytest.mark.parametrize("version", OTHERS)
-def test_a_tested_release_orders_as_the_reference_policy_does(vllm_python: Path, version: str) -> None:
+def test_a_tested_release_orders_as_the_reference_policy_does(version: str) -> None:
     variables = {"PYTHONPATH": str(unpacked_release(version)), "VLLM_TARGET_DEVICE": "cpu"}
     names = ("version", "order", "hybrid_under_pressure", "dense_under_pressure", "asynchronous", "aborts")
-    found = run_scenarios(vllm_python, names, variables)
+    found = run_scenarios(names, variables)
     facts = found["version"]
     assert facts["version"].startswith(f"{version}.")
     assert facts["missing"] == []

@@ -1,7 +1,5 @@
 """The vLLM adapter in vLLM's real scheduler with made-up outputs: each scenario of scheduler_scenarios.py."""
 
-from pathlib import Path
-
 import pytest
 from integration.vllm_engine.scenario_runs import Outcomes, check_order, run_scenarios
 
@@ -14,8 +12,8 @@ SCENARIOS = (
 
 
 @pytest.fixture(scope="module")
-def outcomes(vllm_python: Path) -> Outcomes:
-    return run_scenarios(vllm_python, SCENARIOS)
+def outcomes() -> Outcomes:
+    return run_scenarios(SCENARIOS)
 
 
 @pytest.mark.parametrize("model", ["hybrid_under_pressure", "dense_under_pressure"])
