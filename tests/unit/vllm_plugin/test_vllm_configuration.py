@@ -60,17 +60,20 @@ def test_a_section_that_cannot_be_used_is_refused(section: Any, message: str) ->
     assert str(refused.value).startswith(message)
 
 
+@pytest.mark.parametrize("retention", [[], ["--no-one-state-per-trajectory"]])
 def test_what_the_plan_command_prints_for_vllm_is_a_plan(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    retention: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workload = ["--turns", "10", "--prompt", "2000", "--output", "200", "--response", "500"]
-    options = ["--engine", "vllm", "--tp", "4", "--pool-memory", "40GiB", *workload, "--json"]
+    options = ["--engine", "vllm", "--tp", "4", "--pool-memory", "40GiB", *workload, *retention, "--json"]
     assert main(["plan", "Qwen3-Next-80B-A3B", *options]) == 0
     printed = capsys.readouterr().out
     (tmp_path / "plan.json").write_text(printed)
     asked = asked_label_capacity({"CORESCHED_PLAN": str(tmp_path / "plan.json")}, {})
     assert asked is not None
-    assert asked.value == json.loads(printed)["label_capacity"] > 1
+    made = json.loads(printed)
+    assert asked.value == made["label_capacity"] > 1
+    assert one_state_per_trajectory(made["engine_environment"], {}) is not bool(retention)
 
 
 def test_no_trajectory_that_the_pool_can_hold_lacks_a_place() -> None:
