@@ -47,7 +47,7 @@ class StateRetention:
         self._block_hash = block_hash
         self._hash_block_size = hash_block_size
         self._states: dict[int, State] = {}
-        self._by_key: dict[Any, State] = {}
+        self._by_key: dict[Any, list[State]] = {}
         self._of_label: dict[str, dict[int, State]] = {}
         self._superseded: dict[int, State] = {}
         self._seen: dict[str, int] = {}
@@ -132,10 +132,10 @@ class StateRetention:
             known.shared = known.shared or known.label != label
             self._superseded.pop(number, None)
             return
-        same = self._by_key.get(key)
-        shared = same is not None and same.label != label
-        if same is not None and shared:
-            same.shared = True
+        shared = False
+        for same in self._by_key.get(key, ()):
+            if same.label != label:
+                same.shared = shared = True
         if label is None:
             return
         shared = shared or tokens == request.shared_prefix_boundary // group.block_size * group.block_size
@@ -155,13 +155,15 @@ class StateRetention:
         if (replaced := self._states.get(number)) is not None:
             self._drop(replaced)
         self._states[number] = state
-        self._by_key.setdefault(state.key, state)
+        self._by_key.setdefault(state.key, []).append(state)
         self._of_label.setdefault(state.label, {})[number] = state
 
     def _drop(self, state: State) -> None:
         number = state.block.block_id
         del self._states[number]
-        if self._by_key.get(state.key) is state:
+        same = self._by_key[state.key]
+        same.remove(state)
+        if not same:
             del self._by_key[state.key]
         of_label = self._of_label[state.label]
         del of_label[number]
