@@ -7,7 +7,6 @@ one that has imported vLLM.
 """
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
@@ -19,15 +18,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from coresched_vllm.virtual.batch import Batch, Outcome, run_batch
+import retention_scenarios as retention
+from coresched_vllm.virtual.batch import Batch, run_batch
 from coresched_vllm.virtual.boot import ENVIRONMENT, Settings
 from coresched_vllm.virtual.engine import Finished, VirtualEngine
+from retention_scenarios import facts_of
 
 from coresched.errors import InputError
 
 Facts = dict[str, Any]
 
 ROUTING_PREFIX = "coresched_vllm.RoutingPrefix"
+ROUTING_RESIDENCY = "coresched_vllm.RoutingResidency"
 BATCH = Batch(trajectories=20, turns=5, prompt=256, response=56, output=8)
 HYBRID = Settings(blocks=150, additional_config={"coresched": {"label_capacity": 10}})
 DENSE = replace(HYBRID, blocks=120, state_groups=0)
@@ -56,18 +58,6 @@ def log_lines() -> Iterator[list[str]]:
     yield lines
     for name in ("coresched_vllm", "coresched_engine"):
         logging.getLogger(name).removeHandler(handler)
-
-
-def facts_of(engine: VirtualEngine, outcome: Outcome) -> Facts:
-    return {
-        "class": type(engine.scheduler).__name__,
-        "steps": outcome.steps,
-        "empty steps": outcome.empty_steps,
-        "hit share": outcome.hit_share,
-        "recomputed": outcome.recomputed_tokens,
-        "preemptions": outcome.preemptions,
-        "contexts": hashlib.sha256(str(outcome.contexts).encode()).hexdigest(),
-    }
 
 
 def policies(settings: Settings, *, labelled: bool = True) -> Facts:
@@ -135,6 +125,47 @@ def preemption_storm() -> Facts:
         engine = engine_of(replace(HYBRID, blocks=52), scheduler)
         facts[name] = facts_of(engine, run_batch(engine, storm))
     return facts
+
+
+def working_set() -> Facts:
+    return retention.working_set(engine_of)
+
+
+def residency_under_pressure() -> Facts:
+    return retention.residency_policies(engine_of, HYBRID, BATCH)
+
+
+def residency_of_dense() -> Facts:
+    return retention.residency_policies(engine_of, DENSE, BATCH)
+
+
+def residency_without_pressure() -> Facts:
+    return retention.residency_policies(engine_of, replace(HYBRID, blocks=900), BATCH)
+
+
+def residency_with_long_stages() -> Facts:
+    """More trajectories than the pool holds are in environment stages."""
+    batch = replace(BATCH, trajectories=40, environment_steps=20)
+    return retention.residency_policies(engine_of, replace(HYBRID, blocks=240), batch)
+
+
+def residency_asynchronous() -> Facts:
+    return retention.residency_policies(engine_of, replace(HYBRID, async_scheduling=True), BATCH)
+
+
+def residency_in_a_storm() -> Facts:
+    """Replies so long that the running requests push each other out."""
+    storm = replace(BATCH, trajectories=12, turns=3, output=96)
+    return retention.residency_policies(engine_of, replace(HYBRID, blocks=52), storm)
+
+
+def residency_order() -> Facts:
+    """The log of a run under pressure, with preemptions, and a reset in the middle."""
+    return retention.order(engine_of, replace(HYBRID, blocks=120), replace(BATCH, trajectories=14, output=40))
+
+
+def residency_order_of_dense() -> Facts:
+    return retention.order(engine_of, replace(DENSE, blocks=90), replace(BATCH, trajectories=14, output=40))
 
 
 def drain(engine: VirtualEngine) -> list[Finished]:
