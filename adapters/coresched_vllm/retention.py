@@ -22,6 +22,7 @@ class State:
     key: Any
     """The hash under which the cache has it, of the tokens before it and the group."""
     tokens: int
+    group: int
     label: str
     in_reply: bool
     """Whether it lies behind the prompt of the request that made it."""
@@ -112,16 +113,17 @@ class StateRetention:
         for group in self._groups:
             for block, tokens in group.cached_from(name, seen):
                 if tokens <= resumed_at:
-                    self._hit(block, tokens, label)
+                    self._hit(block, tokens, label, group)
                 else:
                     self._made(block, tokens, request, label, group)
         self._seen[name] = self._groups[0].cached_blocks(name)
 
-    def _hit(self, block: Any, tokens: int, label: str | None) -> None:
+    def _hit(self, block: Any, tokens: int, label: str | None, group: Group) -> None:
         state = self._states.get(block.block_id)
         if state is None or state.key != block.block_hash:
             if label is not None:  # by whom it was made is not known, or it was superseded before
-                self._record(State(block, block.block_hash, tokens, label, in_reply=False, shared=True))
+                key = block.block_hash
+                self._record(State(block, key, tokens, group.number, label, in_reply=False, shared=True))
         elif state.label != label or block.block_id in self._superseded:
             state.shared = True
 
@@ -139,9 +141,11 @@ class StateRetention:
         if label is None:
             return
         shared = shared or tokens == request.shared_prefix_boundary // group.block_size * group.block_size
-        state = State(block, key, tokens, label, tokens > request.num_prompt_tokens, shared)
+        in_reply = tokens > request.num_prompt_tokens
+        state = State(block, key, tokens, group.number, label, in_reply, shared)
         for other in self._of_label.get(label, {}).values():
-            if other.tokens < tokens and other.in_reply >= state.in_reply and self._precedes(other, request):
+            older = other.group == state.group and other.tokens < tokens and other.in_reply >= in_reply
+            if older and self._precedes(other, request):
                 self._superseded[other.block.block_id] = other
         self._record(state)
 

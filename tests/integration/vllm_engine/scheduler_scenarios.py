@@ -145,8 +145,9 @@ def residency_without_pressure() -> Facts:
 
 def residency_with_long_stages() -> Facts:
     """More trajectories than the pool holds are in environment stages."""
+    settings = replace(HYBRID, blocks=240, additional_config={"coresched": {"label_capacity": 20}})
     batch = replace(BATCH, trajectories=40, environment_steps=20)
-    return retention.residency_policies(engine_of, replace(HYBRID, blocks=240), batch)
+    return retention.residency_policies(engine_of, settings, batch)
 
 
 def residency_asynchronous() -> Facts:
@@ -272,6 +273,23 @@ def refusals() -> Facts:
             facts[f"{name} by"] = error_origin(error)
     with_vllm_own = replace(HYBRID, scheduling_policy="priority")
     facts["vllm's own"] = type(engine_of(with_vllm_own, None).scheduler).__name__
+    return facts
+
+
+def residency_start() -> Facts:
+    with log_lines() as lines:
+        engine_of(HYBRID, ROUTING_RESIDENCY)
+    facts: Facts = {"log": lines, "by": []}
+    for name, settings in (
+        ("cache off", replace(HYBRID, enable_prefix_caching=False)),
+        ("priority", replace(HYBRID, scheduling_policy="priority")),
+        ("retention", replace(HYBRID, additional_config={"coresched": {"one_state_per_trajectory": 2}})),
+    ):
+        try:
+            engine_of(settings, ROUTING_RESIDENCY)
+        except InputError as error:
+            facts[name] = str(error)
+            facts["by"] += error_origin(error)
     return facts
 
 

@@ -1,8 +1,8 @@
-"""As much of vLLM's block pool as the adapter looks at: one group of states in blocks of one token each."""
+"""As much of vLLM's block pool as the adapter looks at: groups of states, in blocks of one token each."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,91 +43,109 @@ class Request:
         return [self.tokens[: place + 1] for place in range(len(self.tokens))]
 
 
-@dataclass
+class Table:
+    """The blocks of each request in one group."""
+
+    block_size = 1
+    mamba_cache_mode = "align"
+    kv_cache_spec = SimpleNamespace()
+
+    def __init__(self) -> None:
+        self.req_to_blocks: dict[str, list[Block]] = {}
+        self.num_cached_block: dict[str, int] = {}
+
+
 class StatePool:
     """A request resumes at the longest cached state of its prompt, and makes one before its last token.
 
-    The hash of a state is its path of tokens; with the group, ``("state", path)``.
+    The hash of a state is its path of tokens; with the group, ``(group, path)``.
     """
 
-    size: int
-    block_size: int = 1
-    hash_block_size: int = 1
-    mamba_cache_mode: str = "align"
-    kv_cache_spec: Any = field(default_factory=SimpleNamespace)
-    num_gpu_blocks: int = 0
+    hash_block_size = 1
 
-    def __post_init__(self) -> None:
+    def __init__(self, size: int, groups: int = 1) -> None:
+        self.tables = [Table() for _ in range(groups)]
         self.null = Block(0, is_null=True)
-        self.blocks = [self.null, *(Block(number + 1) for number in range(self.size))]
+        self.blocks = [self.null, *(Block(number + 1) for number in range(size))]
         self.num_gpu_blocks = len(self.blocks)
         self.free_block_queue = FreeQueue(self.blocks[1:])
-        self.req_to_blocks: dict[str, list[Block]] = {}
-        self.num_cached_block: dict[str, int] = {}
         self.running: list[Request] = []
 
     @property
     def kv_cache_manager(self) -> Any:
-        coordinator = SimpleNamespace(single_type_managers=(self,))
+        coordinator = SimpleNamespace(single_type_managers=self.tables)
         return SimpleNamespace(coordinator=coordinator, block_pool=self)
 
-    def start(self, request: Request) -> tuple[Block | None, Block | None]:
-        """The block that it is resumed from, and the one that it makes."""
-        queue, path = self.free_block_queue, request.tokens[: request.num_prompt_tokens - 1]
-        hit: Block | None = None
-        for end in range(len(path), 0, -1):
-            cached = [block for block in self.blocks if block.block_hash == ("state", path[:end])]
-            if cached:
-                hit = cached[0]
-                break
-        blocks = [self.null] * len(path)
-        if hit is not None:
-            if not hit.ref_cnt:
-                queue.remove(hit)
-            hit.ref_cnt += 1
-            assert hit.block_hash_num_tokens is not None
-            blocks[hit.block_hash_num_tokens - 1] = hit
-        made = None
-        if path and blocks[-1] is self.null and queue.blocks:
-            made = blocks[-1] = self.make(path)
+    def cached(self, path: Path) -> list[Block] | None:
+        """The block of each group, if all have one."""
+        found = []
+        for group in range(len(self.tables)):
+            block = next((block for block in self.blocks if block.block_hash == (group, path)), None)
+            if block is None:
+                return None
+            found.append(block)
+        return found
+
+    def start(self, request: Request) -> tuple[list[Block], list[Block]]:
+        """The blocks that it is resumed from, and those that it makes; there is room or it makes none."""
+        path = request.tokens[: request.num_prompt_tokens - 1]
+        ends = (end for end in range(len(path), 0, -1) if self.cached(path[:end]))
+        end = next(ends, 0)
+        hits = self.cached(path[:end]) or [] if end else []
+        for block in hits:
+            if not block.ref_cnt:
+                self.free_block_queue.remove(block)
+            block.ref_cnt += 1
+        room = len(self.free_block_queue.blocks) >= len(self.tables)
+        made = self.make(path) if path and end < len(path) and room else []
         request.num_computed_tokens = len(request.tokens)
-        self.req_to_blocks[request.request_id] = blocks
-        self.num_cached_block[request.request_id] = len(path)
+        for group, table in enumerate(self.tables):
+            blocks = [self.null] * len(path)
+            if hits:
+                blocks[end - 1] = hits[group]
+            if made:
+                blocks[-1] = made[group]
+            table.req_to_blocks[request.request_id] = blocks
+            table.num_cached_block[request.request_id] = len(path)
         self.running.append(request)
-        return hit, made
+        return hits, made
 
-    def make(self, path: Path) -> Block:
-        block = self.free_block_queue.blocks.pop(0)
-        block.ref_cnt = 1
-        block.block_hash, block.block_hash_num_tokens = ("state", path), len(path)
-        return block
+    def make(self, path: Path) -> list[Block]:
+        made = [self.free_block_queue.blocks.pop(0) for _ in self.tables]
+        for group, block in enumerate(made):
+            block.ref_cnt = 1
+            block.block_hash, block.block_hash_num_tokens = (group, path), len(path)
+        return made
 
-    def reply(self, request: Request, tokens: Path) -> Block | None:
+    def reply(self, request: Request, tokens: Path) -> list[Block]:
         """Cache what was generated: the state of the last token."""
         request.tokens += tokens
-        if not tokens or not self.free_block_queue.blocks:
-            return None
+        if not tokens or len(self.free_block_queue.blocks) < len(self.tables):
+            return []
         made = self.make(request.tokens)
-        blocks = self.req_to_blocks[request.request_id]
-        blocks += [self.null] * (len(request.tokens) - len(blocks))
-        blocks[-1] = made
-        self.num_cached_block[request.request_id] = len(request.tokens)
+        for block, table in zip(made, self.tables, strict=True):
+            blocks = table.req_to_blocks[request.request_id]
+            blocks += [self.null] * (len(request.tokens) - len(blocks))
+            blocks[-1] = block
+            table.num_cached_block[request.request_id] = len(request.tokens)
         return made
 
     def release(self, request: Request, *, but_last: bool) -> None:
-        """Give back the blocks that the request no longer needs: all but its last one, or all."""
-        blocks = self.req_to_blocks[request.request_id]
-        for place in range(len(blocks) - but_last):
-            block = blocks[place]
-            if not block.is_null:
-                block.ref_cnt -= 1
-                if not block.ref_cnt:
-                    self.free_block_queue.blocks.append(block)
-                blocks[place] = self.null
+        """Give back the blocks that the request no longer needs: all but its last ones, or all."""
+        for table in self.tables:
+            blocks = table.req_to_blocks[request.request_id]
+            for place in range(len(blocks) - but_last):
+                block = blocks[place]
+                if not block.is_null:
+                    block.ref_cnt -= 1
+                    if not block.ref_cnt:
+                        self.free_block_queue.blocks.append(block)
+                    blocks[place] = self.null
 
     def finish(self, request: Request) -> None:
         self.release(request, but_last=False)
-        del self.req_to_blocks[request.request_id], self.num_cached_block[request.request_id]
+        for table in self.tables:
+            del table.req_to_blocks[request.request_id], table.num_cached_block[request.request_id]
         self.running.remove(request)
 
     def empty(self) -> None:

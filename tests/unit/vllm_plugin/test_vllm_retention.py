@@ -12,11 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
+def resumed_at(hits: list[Block]) -> int:
+    return hits[0].block_hash_num_tokens or 0 if hits else 0
+
+
 class Engine:
     """Trajectories on a pool of ``size`` blocks; the retention is told as a scheduler tells it."""
 
-    def __init__(self, size: int = 6) -> None:
-        self.pool = StatePool(size)
+    def __init__(self, size: int = 6, groups: int = 1) -> None:
+        self.pool = StatePool(size, groups)
         self.groups = Groups(self.pool.kv_cache_manager)
         self.retention = StateRetention(self.groups, lambda key: key[1], 1)
         self.waiting: set[str | None] = set()
@@ -25,9 +29,8 @@ class Engine:
     def start(self, label: str | None, tokens: Path, junction: int = 0) -> Request:
         self.started += 1
         request = Request(f"r{self.started}", label, tokens, len(tokens), shared_prefix_boundary=junction)
-        hit, _ = self.pool.start(request)
-        computed = len(tokens) - (hit.block_hash_num_tokens or 0 if hit else 0)
-        self.observe([request], {request.request_id: computed})
+        hits, _ = self.pool.start(request)
+        self.observe([request], {request.request_id: len(tokens) - resumed_at(hits)})
         return request
 
     def observe(self, admitted: list[Request], scheduled: dict[str, int]) -> None:
@@ -58,8 +61,15 @@ def test_the_state_that_a_turn_was_resumed_from_goes_first() -> None:
     engine = Engine()
     assert engine.turn("a", (1, 2, 3)) == []
     assert engine.turn("a", (1, 2, 3, 4, 5)) == [(1, 2)]
-    assert engine.pool.free_block_queue.blocks[0].block_hash == ("state", (1, 2))
+    assert engine.pool.free_block_queue.blocks[0].block_hash == (0, (1, 2))
     assert engine.turn("a", (1, 2, 3, 4, 5, 6)) == [(1, 2, 3, 4)]
+
+
+def test_each_group_has_a_state_of_its_own() -> None:
+    engine = Engine(size=9, groups=3)
+    engine.turn("a", (1, 2, 3))
+    assert engine.turn("a", (1, 2, 3, 4, 5)) == [(1, 2)] * 3
+    assert engine.turn("a", (1, 2, 3, 4, 5, 6)) == [(1, 2, 3, 4)] * 3
 
 
 def test_a_state_in_use_waits_until_it_is_given_back() -> None:
@@ -91,7 +101,7 @@ def test_a_state_that_two_trajectories_made_stays() -> None:
     first = engine.start("a", (1, 2, 3))
     engine.pool.blocks[1].block_hash = None  # not found by the other, as one made in the same pass is not
     second = engine.start("b", (1, 2, 3))
-    engine.pool.blocks[1].block_hash = ("state", (1, 2))
+    engine.pool.blocks[1].block_hash = (0, (1, 2))
     engine.pool.finish(first)
     engine.pool.finish(second)
     assert engine.turn("a", (1, 2, 3, 4, 5)) == []
@@ -133,14 +143,14 @@ def test_a_superseded_state_that_was_evicted_and_made_again_in_its_block_is_the_
     engine.turn("a", (1, 2, 3))
     request = engine.start("a", (1, 2, 3, 4))
     state = engine.pool.blocks[1]
-    assert state.block_hash == ("state", (1, 2))
+    assert state.block_hash == (0, (1, 2))
     engine.pool.release(request, but_last=True)
     state.block_hash = None  # evicted, with the newer one, before the next pass
     engine.pool.finish(request)
     engine.pool.blocks[2].block_hash = None
     engine.pool.free_block_queue.blocks.sort(key=lambda block: block.block_id)
     assert engine.turn("a", (1, 2, 3)) == []
-    assert state.block_hash == ("state", (1, 2))
+    assert state.block_hash == (0, (1, 2))
 
 
 def test_states_behind_a_prompt_supersede_only_such_states() -> None:
@@ -200,7 +210,8 @@ class Twin:
         if known is not None and known.key == block.block_hash:
             known.shared = known.shared or known.label != label or known.superseded
         elif label is not None:
-            self.add(Record(block, block.block_hash, block.block_hash_num_tokens or 0, label, False, True))
+            key = block.block_hash
+            self.add(Record(block, key, block.block_hash_num_tokens or 0, label, False, True))
 
     def made(self, block: Block, request: Request) -> None:
         key, tokens = block.block_hash, block.block_hash_num_tokens or 0
@@ -217,7 +228,7 @@ class Twin:
         in_reply = tokens > request.num_prompt_tokens
         for each in self.records:
             path = each.key[1]
-            before = each.tokens < tokens and request.tokens[: len(path)] == path
+            before = each.key[0] == key[0] and each.tokens < tokens and request.tokens[: len(path)] == path
             if each.label == request.label and before and (each.in_reply or not in_reply):
                 each.superseded = True
         shared = bool(others) or tokens == request.shared_prefix_boundary
@@ -252,9 +263,9 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS, st.integers(2, 7))
-def test_it_demotes_what_its_twin_does(steps: list[Any], size: int) -> None:
-    engine, twin = Engine(size), Twin()
+@given(STEPS, st.integers(2, 9), st.integers(1, 3))
+def test_it_demotes_what_its_twin_does(steps: list[Any], size: int, groups: int) -> None:
+    engine, twin = Engine(size, groups), Twin()
     pool, contexts = engine.pool, {"a": (0, 0), "b": (0, 0), None: (0, 0)}
     for step, *rest in steps:
         choice = step in ("reply", "release", "finish") and pool.running
@@ -265,12 +276,12 @@ def test_it_demotes_what_its_twin_does(steps: list[Any], size: int) -> None:
             contexts[label] = (*context[: max(2, len(context) - rewound)], *tokens)
             engine.started += 1
             request = Request(f"r{engine.started}", label, contexts[label], len(contexts[label]))
-            hit, made = pool.start(request)
-            for block, learn in ((hit, lambda block: twin.hit(block, label)), (made, None)):  # noqa: B023
-                if block is not None:
-                    learn(block) if learn else twin.made(block, request)
-            resumed_at = hit.block_hash_num_tokens or 0 if hit else 0
-            engine.observe([request], {request.request_id: len(request.tokens) - resumed_at})
+            hits, made = pool.start(request)
+            for block in hits:
+                twin.hit(block, label)
+            for block in made:
+                twin.made(block, request)
+            engine.observe([request], {request.request_id: len(request.tokens) - resumed_at(hits)})
         elif step == "wait":
             engine.waiting = rest[0]
         elif step == "empty":
@@ -278,9 +289,8 @@ def test_it_demotes_what_its_twin_does(steps: list[Any], size: int) -> None:
         elif running is None:
             continue
         elif step == "reply":
-            made = pool.reply(running, (rest[1],))
-            if made is not None:
-                twin.made(made, running)
+            for block in pool.reply(running, (rest[1],)):
+                twin.made(block, running)
             engine.observe([], {running.request_id: 1})
         elif step == "release":
             pool.release(running, but_last=True)
