@@ -27,6 +27,8 @@ class Held:
     """How many of these are its own, and not of a prefix that others had before."""
     states: int
     """Blocks of recurrent states, as many as groups of them."""
+    before: Held | None = None
+    """What it can be resumed from if the next prompt comes without the reply that this lies in."""
 
     @property
     def blocks(self) -> Iterator[Any]:
@@ -39,9 +41,9 @@ class Held:
 class Residency:
     """Keeps ``policy`` told of what the pool of ``groups`` holds.
 
-    A trajectory is held while it can be resumed where its last prompt ends, to a block; a model without
-    recurrent states and windows, which can be resumed anywhere, while at least half of its tokens are there.
-    ``block_hash(key)`` is a cached block's hash without the group.
+    A trajectory is held while it can be resumed where its last prompt or reply ends, to a block that vLLM
+    keeps; a model without recurrent states and windows, which can be resumed anywhere, while at least half of
+    its tokens are there. ``block_hash(key)`` is a cached block's hash without the group.
     """
 
     def __init__(self, groups: Groups, policy: ResidencyPolicy, block_hash: Callable[[Any], Any]) -> None:
@@ -83,11 +85,17 @@ class Residency:
         if not self._look_again:
             return
         for label in self._look_again & self._held.keys():
-            if not self._is_left(label):
+            if self._is_left(label):
+                continue
+            before = self._drop(label).before
+            if before is not None:
+                self._hold(label, before)
+                if self._is_left(label):
+                    continue
                 self._drop(label)
-                self._shared.pop(label, None)
-                self._policy.evicted(label)
-                self.lost += 1
+            self._shared.pop(label, None)
+            self._policy.evicted(label)
+            self.lost += 1
         self._look_again.clear()
         self.changes += 1
 
@@ -122,9 +130,9 @@ class Residency:
             return
         if held is not None:
             self._drop(label)
-        self._held[label] = found
-        for block, _, _ in found.watched:
-            self._watch(block, label)
+            if tokens > request.num_prompt_tokens and self._sparse:
+                found.before = held.before or held
+        self._hold(label, found)
         self._policy.resident(label)
         self.changes += 1
 
@@ -135,16 +143,15 @@ class Residency:
             self._shared.pop(label, None)
 
     def _resumed_at(self, request: Any) -> int:
-        """Tokens at which the trajectory's next turn is resumed; 0 if it cannot be."""
+        """Tokens at which the trajectory's next turn is resumed; 0 if the request holds nothing for that."""
         name = request.request_id
         if not self._sparse:
             return min(group.cached_blocks(name) * group.block_size for group in self._groups.all)
-        return min(self._last_in_prompt(group, request) for group in self._sparse)
+        return min(self._last_cached(group, name) for group in self._sparse)
 
-    def _last_in_prompt(self, group: Group, request: Any) -> int:
-        blocks = group.blocks_of(request.request_id)
-        last = min(len(blocks), request.num_prompt_tokens // group.block_size)
-        for place in range(last - 1, -1, -1):
+    def _last_cached(self, group: Group, name: str) -> int:
+        blocks = group.blocks_of(name)
+        for place in range(len(blocks) - 1, -1, -1):
             if blocks[place].block_hash is not None and not blocks[place].is_null:
                 return (place + 1) * group.block_size
         return 0
@@ -181,9 +188,16 @@ class Residency:
             self._watch(others[0], label)
         return True
 
-    def _drop(self, label: str) -> None:
-        for block, _, _ in self._held.pop(label).watched:
+    def _hold(self, label: str, held: Held) -> None:
+        self._held[label] = held
+        for block, _, _ in held.watched:
+            self._watch(block, label)
+
+    def _drop(self, label: str) -> Held:
+        held = self._held.pop(label)
+        for block, _, _ in held.watched:
             self._unwatch(block, label)
+        return held
 
     def _watch(self, block: Any, label: str) -> None:
         self._watched.setdefault(block.block_id, set()).add(label)

@@ -16,11 +16,22 @@ class Block:
     block_hash: Any = None
     block_hash_num_tokens: int | None = None
     is_null: bool = False
+    next_free_block: Block | None = None
 
 
 class FreeQueue:
     def __init__(self, blocks: list[Block]) -> None:
         self.blocks = blocks
+
+    @property
+    def fake_free_list_head(self) -> Block:
+        """The queue as the linked list that vLLM's is."""
+        end = Block(-1)
+        head = end
+        for block in reversed(self.blocks):
+            block.next_free_block = head
+            head = block
+        return Block(-1, next_free_block=head)
 
     def remove(self, block: Block) -> None:
         self.blocks.remove(block)
@@ -39,6 +50,10 @@ class Request:
     shared_prefix_boundary: int = 0
 
     @property
+    def num_tokens(self) -> int:
+        return len(self.tokens)
+
+    @property
     def block_hashes(self) -> list[Path]:
         return [self.tokens[: place + 1] for place in range(len(self.tokens))]
 
@@ -47,10 +62,10 @@ class Table:
     """The blocks of each request in one group."""
 
     block_size = 1
-    mamba_cache_mode = "align"
     kv_cache_spec = SimpleNamespace()
 
     def __init__(self) -> None:
+        self.mamba_cache_mode = "align"
         self.req_to_blocks: dict[str, list[Block]] = {}
         self.num_cached_block: dict[str, int] = {}
 
@@ -111,9 +126,8 @@ class StatePool:
         return hits, made
 
     def make(self, path: Path) -> list[Block]:
-        made = [self.free_block_queue.blocks.pop(0) for _ in self.tables]
+        made = self.get_new_blocks(len(self.tables))
         for group, block in enumerate(made):
-            block.ref_cnt = 1
             block.block_hash, block.block_hash_num_tokens = (group, path), len(path)
         return made
 
@@ -147,6 +161,36 @@ class StatePool:
         for table in self.tables:
             del table.req_to_blocks[request.request_id], table.num_cached_block[request.request_id]
         self.running.remove(request)
+
+    def get_new_blocks(self, num_blocks: int) -> list[Block]:
+        blocks = [self.free_block_queue.blocks.pop(0) for _ in range(num_blocks)]
+        for block in blocks:
+            block.ref_cnt, block.block_hash, block.block_hash_num_tokens = 1, None, None
+        return blocks
+
+    def get_cached_block(self, block_hash: Path, kv_cache_group_ids: list[int]) -> list[Block] | None:
+        keys = [(group, block_hash) for group in kv_cache_group_ids]
+        found = [next((block for block in self.blocks if block.block_hash == key), None) for key in keys]
+        return None if None in found else [block for block in found if block is not None]
+
+    def evict_blocks(self, block_ids: set[int]) -> None:
+        for number in block_ids:
+            self.blocks[number].block_hash = self.blocks[number].block_hash_num_tokens = None
+
+    def get_num_free_blocks(self) -> int:
+        return len(self.free_block_queue.blocks)
+
+    def touch(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            if not block.ref_cnt:
+                self.free_block_queue.remove(block)
+            block.ref_cnt += 1
+
+    def free_blocks(self, ordered_blocks: list[Block]) -> None:
+        for block in ordered_blocks:
+            block.ref_cnt -= 1
+            if not block.ref_cnt:
+                self.free_block_queue.blocks.append(block)
 
     def empty(self) -> None:
         for block in self.blocks:
