@@ -138,6 +138,15 @@ def test_a_block_that_was_evicted_and_given_to_another_is_left_alone() -> None:
     assert engine.turn("b", (7, 8, 9, 9, 9)) == []
 
 
+def test_a_state_that_another_trajectory_made_again_in_its_block_stays() -> None:
+    engine = Engine(size=2)
+    engine.turn("a", (1, 2, 3))
+    engine.pool.empty()
+    engine.pool.free_block_queue.blocks.reverse()
+    engine.turn("b", (1, 2, 3))
+    assert engine.turn("a", (1, 2, 3, 4)) == []
+
+
 def test_a_superseded_state_that_was_evicted_and_made_again_in_its_block_is_the_newest() -> None:
     engine = Engine(size=2)
     engine.turn("a", (1, 2, 3))
