@@ -73,7 +73,7 @@ class Engine:
 STEPS = st.lists(
     st.one_of(
         st.tuples(
-            st.just("turn"),
+            st.sampled_from(["submit", "turn"]),
             st.sampled_from(["a", "b", "c", "d", None]),
             st.lists(st.integers(0, 2), min_size=1, max_size=3),
         ),
@@ -93,11 +93,14 @@ def test_it_knows_what_the_pool_holds_and_holds_back_only_from_the_end(
     engine = Engine(size, groups)
     contexts: dict[str | None, Path] = {}
     for step, *rest in steps:
-        if step == "turn":
+        if step in ("submit", "turn"):
             label, tokens = rest
             first = (9,) if label is None else (ord(label), 0)
             contexts[label] = (*contexts.get(label, first), *tokens)
-            engine.submit(label, contexts[label])
+            if step == "submit" or engine.waiting or len(engine.pool.running) == 2:
+                engine.submit(label, contexts[label])
+            else:
+                engine.turn(label, contexts[label])
         elif step == "pass":
             refs = [block.ref_cnt for block in engine.pool.blocks]
             held_back = engine.before()
@@ -121,6 +124,15 @@ def test_it_knows_what_the_pool_holds_and_holds_back_only_from_the_end(
             engine.order.cache_emptied()
     engine.before()
     assert engine.order.policy.labels() == engine.resumable()
+
+
+def test_a_trajectory_is_lost_when_the_pool_hands_its_state_out() -> None:
+    engine = Engine(size=2)
+    for label in "abc":
+        engine.turn(label, (ord(label), 1, 2))
+    engine.before()
+    assert engine.order.policy.labels() == {"b", "c"}
+    assert engine.order.counts().lost == 1
 
 
 def test_a_cold_trajectory_waits_where_it_would_evict_one_that_comes_back() -> None:
