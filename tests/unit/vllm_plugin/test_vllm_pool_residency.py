@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from block_pool import Path, Request, StatePool
 from coresched_vllm.blocks import Groups
 from coresched_vllm.ordering import label_of
@@ -135,33 +136,50 @@ def test_a_trajectory_is_lost_when_the_pool_hands_its_state_out() -> None:
     assert engine.order.counts().lost == 1
 
 
-def test_a_cold_trajectory_waits_where_it_would_evict_one_that_comes_back() -> None:
-    engine = Engine(size=5, most_running=3)
-    for label in "abc":  # each comes back after a gap, so the last two are expected to
+def test_a_trajectory_is_lost_when_vllm_takes_blocks_or_all_out_of_its_cache() -> None:
+    engine = Engine(size=3)
+    for label in "abc":
         engine.turn(label, (ord(label), 1, 2))
-    engine.turn("a", (ord("a"), 1, 2, 3))
-    running = engine.submit("a", (ord("a"), 1, 2, 3, 4))
+    engine.pool.evict_blocks({2})
     engine.before()
-    engine.run(1)
-    engine.submit("new", (7, 8, 9))
-    engine.submit("b", (ord("b"), 1, 2, 3))
-    assert engine.before() == 1  # c is expected; two blocks for the new one are not there beside it
-    assert [label_of(request) for request in engine.waiting] == ["b", "new"]
-    assert engine.order.counts().held_back == 1
-    engine.run(1)
-    for request in engine.pool.running[:]:
-        engine.finish(request)
-    assert running not in engine.pool.running
-    assert engine.before() == 0  # nothing runs
+    assert engine.order.policy.labels() == {"a", "c"}
+    engine.pool.empty()
+    engine.order.cache_emptied()
+    assert engine.order.policy.labels() == set()
 
 
-def test_a_trajectory_that_is_expected_is_spared_and_one_that_is_not_is_evicted() -> None:
+def returning(engine: Engine, turns: int) -> None:
+    """Three trajectories in turn, so that each is expected back after two passes."""
+    for turn in range(turns):
+        for label in "abc":
+            engine.turn(label, (ord(label), *range(turn + 2)))
+
+
+@pytest.mark.parametrize(("turns", "held_back"), [(3, 1), (1, 0)])
+def test_a_cold_request_waits_where_it_would_evict_a_trajectory_that_is_expected_back(
+    turns: int, held_back: int
+) -> None:
     engine = Engine(size=4)
-    engine.turn("over", (1, 2, 3))
-    for _ in range(3):
-        engine.turn("b", (4, 5, *range(engine.started)))
-    engine.submit("b", (4, 5, *range(engine.started)))  # waits, so it is live
+    returning(engine, turns)
+    engine.submit(None, (7, 8, 9))
     engine.before()
-    blocks = engine.pool.free_block_queue.blocks
-    keys = [block.block_hash[1] for block in blocks if block.block_hash is not None]
-    assert keys.index((1, 2)) < keys.index(engine.resumed_at["b"])
+    (running,) = engine.run(1)  # nothing ran
+    engine.submit("new", (5, 6, 7))
+    assert engine.before() == held_back  # b and c hold a block each, one is in use, and it needs two of four
+    assert engine.order.counts().held_back == held_back
+    engine.finish(running)
+    assert engine.before() == 0
+
+
+def test_a_live_trajectory_is_moved_behind_others_where_there_is_room_for_it() -> None:
+    for size, moved in ((3, 1), (2, 0)):
+        engine = Engine(size)
+        engine.turn("b", (4, 5, 6))
+        for number in range(size - 1):
+            engine.turn(None, (number, 1, 2))
+        (head, *_) = engine.pool.free_block_queue.blocks
+        engine.submit("b", (4, 5, 6, 7, 8))
+        engine.before()
+        assert engine.order.counts().moved_back == moved
+        assert engine.pool.free_block_queue.blocks[-1 if moved else 0] is head
+        assert engine.order.policy.labels() == {"b"}
