@@ -48,7 +48,7 @@ def test_with_more_trajectories_in_stages_than_the_pool_holds_the_guard_keeps_so
 ) -> None:
     facts = outcomes["residency_with_long_stages"]
     assert facts["residency"]["counts"]["held_back"] > 0
-    assert 4 * facts["residency"]["recomputed"] <= facts["rp"]["recomputed"]
+    assert 2 * facts["residency"]["recomputed"] <= facts["rp"]["recomputed"]
 
 
 def test_a_storm_ends_with_fewer_preemptions_than_rp(outcomes: Outcomes) -> None:
@@ -93,7 +93,8 @@ def test_the_check_finds_a_planted_fault(outcomes: Outcomes, fault: str) -> None
         step = next(each for each in steps if each["order"] != [name for name, _ in each["arrived"]])
         step["hits"] = dict.fromkeys(step["hits"], 0)
     elif fault == "held back":  # a cached one waits, too
-        step = next(each for each in steps if each["held back"] and max(each["hits"].values()) > 0)
+        reordered = (each for each in steps if each["order"] != [name for name, _ in each["arrived"]])
+        step = next(each for each in reordered if each["held back"])
         step["held back"] = step["order"]
     else:  # vLLM admitted one that was not its turn
         step = next(each for each in steps if len(each["order"]) > len(each["admitted"]) > 0)
