@@ -52,10 +52,11 @@ class Residency:
         self._policy = policy
         self._block_hash = block_hash
         self._sparse = [group for group in groups.all if group.recurrent or group.window_blocks]
+        self._finest = min(groups.all, key=lambda group: group.block_size)
         self._held: dict[str, Held] = {}
         self._watched: dict[int, set[str]] = {}
         self._shared: dict[str, int] = {}
-        self._seen: dict[str, tuple[int, ...]] = {}
+        self._seen: dict[str, int] = {}
         self._look_again: set[str] = set()
         self.lost = 0
         """How often the cache lost what it held of a trajectory."""
@@ -118,7 +119,7 @@ class Residency:
     def observe(self, request: Any, label: str) -> None:
         """After a pass that computed something of the request."""
         name = request.request_id
-        seen = tuple(group.cached_blocks(name) for group in self._groups.all)
+        seen = self._finest.cached_blocks(name)  # a block of another group ends where one of this does
         if seen == self._seen.get(name):
             return
         self._seen[name] = seen

@@ -47,14 +47,15 @@ def most_reused(engine_of: EngineOf, settings: Settings, scheduler: Any) -> int:
     prompt = CONTEXT - OUTPUT - (turns - 1) * growth
     batch = Batch(1, turns, prompt, growth - OUTPUT, OUTPUT, environment_steps=0)
 
-    def recomputed(trajectories: int, blocks: int) -> int:
-        engine = engine_of(replace(settings, blocks=blocks), scheduler)
+    def recomputed(trajectories: int) -> int:
+        engine = engine_of(settings, scheduler)
         return run_batch(engine, replace(batch, trajectories=trajectories)).recomputed_tokens
 
+    least = recomputed(1)
     low, high = 1, settings.blocks // (CONTEXT // settings.block_size)
     while low < high:
         middle = (low + high + 1) // 2
-        whole = recomputed(middle, settings.blocks) == recomputed(middle, 50 * settings.blocks)
+        whole = recomputed(middle) == middle * least
         low, high = (middle, high) if whole else (low, middle - 1)
     return low
 
