@@ -10,6 +10,11 @@ from coresched_vllm.compatibility import check_engine
 from coresched_vllm.configuration import asked_label_capacity, one_state_per_trajectory
 from coresched_vllm.names import ROUTING_PREFIX, ROUTING_RESIDENCY, policy_name
 
+NO_CACHE = (
+    "orders requests by what the prefix cache holds, and there is none; "
+    "use --enable-prefix-caching, or leave --scheduler-cls out"
+)
+
 
 def check(vllm_config: Any, scheduler_cls: object = None) -> None:
     """Raises InputError for a bad setting and for what the scheduler cannot work with.
@@ -41,10 +46,7 @@ def _cannot_work(vllm_config: Any, name: str) -> str | None:
 
 def _cannot_follow_the_cache(vllm_config: Any) -> str | None:
     if not vllm_config.cache_config.enable_prefix_caching:
-        return (
-            "orders requests by what the prefix cache holds, and there is none; "
-            "use --enable-prefix-caching, or leave --scheduler-cls out"
-        )
+        return NO_CACHE
     if vllm_config.kv_transfer_config is not None:
         return (
             "looks at the engine's own blocks only, and --kv-transfer-config keeps prefixes beyond them; "

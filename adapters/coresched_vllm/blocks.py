@@ -48,12 +48,16 @@ class Group:
 
 
 class Groups:
-    """Those of one KVCacheManager, and its pool."""
+    """Those of one KVCacheManager whose blocks are of its pool and go to its prefix cache."""
 
     def __init__(self, kv_cache_manager: Any) -> None:
         managers = kv_cache_manager.coordinator.single_type_managers
         self.pool = kv_cache_manager.block_pool
-        self.all = [Group(manager, number) for number, manager in enumerate(managers)]
+        self.all = [
+            Group(manager, number)
+            for number, manager in enumerate(managers)
+            if manager.block_pool is self.pool and getattr(manager.kv_cache_spec, "prefix_cacheable", True)
+        ]
         self.recurrent = [group for group in self.all if group.recurrent]
         self.attention = [group for group in self.all if not group.recurrent]
 

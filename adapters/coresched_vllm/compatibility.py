@@ -49,7 +49,7 @@ _FIELDS = {
     "vllm.v1.core.kv_cache_manager.KVCacheManager": ("coordinator", "block_pool", "enable_caching"),
     "vllm.v1.core.kv_cache_coordinator.KVCacheCoordinator": ("single_type_managers",),
     "vllm.v1.core.single_type_kv_cache_manager.SingleTypeKVCacheManager": (
-        *("block_size", "kv_cache_spec", "req_to_blocks", "num_cached_block"),
+        *("block_size", "block_pool", "kv_cache_spec", "req_to_blocks", "num_cached_block"),
     ),
     "vllm.v1.core.single_type_kv_cache_manager.MambaManager": ("mamba_cache_mode",),
     _POOL: ("num_gpu_blocks", "hash_block_size", "free_block_queue"),

@@ -13,7 +13,8 @@ from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import RequestStatus
 
-from coresched_vllm.arguments import check
+from coresched.errors import InputError
+from coresched_vllm.arguments import NO_CACHE, check
 from coresched_vllm.blocks import Groups
 from coresched_vllm.compatibility import TESTED_VERSIONS, is_tested, vllm_version
 from coresched_vllm.configuration import label_capacity_of, one_state_per_trajectory
@@ -76,6 +77,8 @@ class OrderedScheduler(_Mixed):  # type: ignore[misc,valid-type]  # untyped wher
         """None where each state is left to vLLM."""
         name = policy_name(type(self))
         if not self.kv_cache_manager.enable_caching:
+            if name == ROUTING_RESIDENCY:
+                raise InputError(f"--scheduler-cls {name} {NO_CACHE}")
             logger.warning(
                 "--scheduler-cls %s: the prefix cache is off, so there is nothing to order by; this engine "
                 "is first come, first served",

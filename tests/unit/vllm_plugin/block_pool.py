@@ -64,7 +64,8 @@ class Table:
     block_size = 1
     kv_cache_spec = SimpleNamespace()
 
-    def __init__(self) -> None:
+    def __init__(self, block_pool: StatePool) -> None:
+        self.block_pool = block_pool
         self.mamba_cache_mode = "align"
         self.req_to_blocks: dict[str, list[Block]] = {}
         self.num_cached_block: dict[str, int] = {}
@@ -79,7 +80,7 @@ class StatePool:
     hash_block_size = 1
 
     def __init__(self, size: int, groups: int = 1) -> None:
-        self.tables = [Table() for _ in range(groups)]
+        self.tables = [Table(self) for _ in range(groups)]
         self.null = Block(0, is_null=True)
         self.blocks = [self.null, *(Block(number + 1) for number in range(size))]
         self.num_gpu_blocks = len(self.blocks)

@@ -56,7 +56,8 @@ class KVCacheManager:
 
 class Manager:
     def __init__(self) -> None:
-        self.block_size, self.kv_cache_spec, self.req_to_blocks, self.num_cached_block = 1, 2, 3, 4
+        self.block_size, self.block_pool, self.kv_cache_spec = 1, 2, 3
+        self.req_to_blocks, self.num_cached_block = 4, 5
 
 
 class MambaManager:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from block_pool import Block, Path, Request, StatePool
@@ -315,3 +316,10 @@ def test_it_demotes_what_its_twin_does(steps: list[Any], size: int, groups: int)
         moved = pool.free_block_queue.blocks
         assert {block.block_id for block in moved[:count]} == expected
         assert moved[count:] == [block for block in before if block.block_id not in expected]
+
+
+def test_groups_that_are_not_of_the_pools_prefix_cache_are_left_out() -> None:
+    pool = StatePool(4, groups=3)
+    pool.tables[0].block_pool = StatePool(1)
+    pool.tables[2].kv_cache_spec = SimpleNamespace(prefix_cacheable=False)
+    assert [group.number for group in Groups(pool.kv_cache_manager).all] == [1]
