@@ -1,22 +1,26 @@
 """One state per trajectory and routing-residency in vLLM's real scheduler, for scheduler_scenarios.py."""
 
-import hashlib
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
-from coresched_vllm.virtual.batch import Batch, Outcome, run_batch
+from coresched_vllm.virtual.batch import Batch, run_batch
 from coresched_vllm.virtual.boot import Settings
-from coresched_vllm.virtual.engine import VirtualEngine
-
-Facts = dict[str, Any]
-EngineOf = Callable[..., VirtualEngine]
+from scenario_engines import (
+    BATCH,
+    DENSE,
+    HYBRID,
+    ROUTING_PREFIX,
+    ROUTING_RESIDENCY,
+    Facts,
+    engine_of,
+    facts_of,
+)
 
 CONTEXT, OUTPUT = 1_148, 8
 """Tokens of a trajectory at its end, 8 blocks of 128 and some; and of a reply."""
 
 
-def working_set(engine_of: EngineOf) -> Facts:
+def working_set() -> Facts:
     """How many trajectories in turn find all of their last turn in the cache, searched for each pool."""
     from retention_only import RetentionOnly
 
@@ -31,7 +35,7 @@ def working_set(engine_of: EngineOf) -> Facts:
             ("off", RetentionOnly, False),
             ("on", RetentionOnly, True),
         ):
-            row[name] = most_reused(engine_of, with_retention(settings, retained), scheduler)
+            row[name] = most_reused(with_retention(settings, retained), scheduler)
         facts[f"{blocks} blocks of {block_size}, {groups} groups of states"] = row
     return facts
 
@@ -41,7 +45,7 @@ def with_retention(settings: Settings, retained: bool) -> Settings:
     return replace(settings, additional_config={"coresched": section})
 
 
-def most_reused(engine_of: EngineOf, settings: Settings, scheduler: Any) -> int:
+def most_reused(settings: Settings, scheduler: Any) -> int:
     """The most trajectories of which no turn computes what an earlier one has; one more loses some."""
     turns, growth = 6, settings.block_size
     prompt = CONTEXT - OUTPUT - (turns - 1) * growth
@@ -60,7 +64,7 @@ def most_reused(engine_of: EngineOf, settings: Settings, scheduler: Any) -> int:
     return low
 
 
-def residency_policies(engine_of: EngineOf, settings: Settings, batch: Batch) -> Facts:
+def policies(settings: Settings, batch: Batch) -> Facts:
     """One batch under vLLM's own order and ours, with and without the retention."""
     from retention_only import RetentionOnly
 
@@ -68,48 +72,21 @@ def residency_policies(engine_of: EngineOf, settings: Settings, batch: Batch) ->
     for name, scheduler, retained in (
         ("fcfs", None, False),
         ("fcfs, one state", RetentionOnly, True),
-        ("rp, two states", "coresched_vllm.RoutingPrefix", False),
-        ("rp", "coresched_vllm.RoutingPrefix", True),
-        ("residency, two states", "coresched_vllm.RoutingResidency", False),
-        ("residency", "coresched_vllm.RoutingResidency", True),
+        ("rp, two states", ROUTING_PREFIX, False),
+        ("rp", ROUTING_PREFIX, True),
+        ("residency, two states", ROUTING_RESIDENCY, False),
+        ("residency", ROUTING_RESIDENCY, True),
     ):
         engine = engine_of(with_retention(settings, retained), scheduler)
         facts[name] = facts_of(engine, run_batch(engine, batch))
     return facts
 
 
-def facts_of(engine: VirtualEngine, outcome: Outcome) -> Facts:
-    ordering = getattr(engine.scheduler, "ordering", None)
-    return {
-        "class": type(engine.scheduler).__name__,
-        "steps": outcome.steps,
-        "empty steps": outcome.empty_steps,
-        "hit share": outcome.hit_share,
-        "recomputed": outcome.recomputed_tokens,
-        "preemptions": outcome.preemptions,
-        "contexts": hashlib.sha256(str(outcome.contexts).encode()).hexdigest(),
-        "counts": {} if ordering is None else asdict(ordering.counts()),
-        "pool": pool_faults(engine),
-    }
-
-
-def pool_faults(engine: VirtualEngine) -> list[str]:
-    """What is wrong with the block pool of an engine in which nothing runs."""
-    pool = engine.scheduler.kv_cache_manager.block_pool
-    free = [block.block_id for block in pool.free_block_queue.get_all_free_blocks()]
-    faults = []
-    if len(free) != pool.get_num_free_blocks() or sorted(free) != list(range(1, len(pool.blocks))):
-        faults.append("not each block is in the free queue once")
-    if any(block.ref_cnt for block in pool.blocks[1:]):
-        faults.append("a free block is in use")
-    return faults
-
-
-def order(engine_of: EngineOf, settings: Settings, batch: Batch) -> Facts:
+def logged_order(settings: Settings, batch: Batch) -> Facts:
     """The log of a run with the cache emptied, and its running requests preempted, once in its middle."""
     from step_log import logged
 
-    engine = engine_of(settings, "coresched_vllm.RoutingResidency")
+    engine = engine_of(settings, ROUTING_RESIDENCY)
     steps = logged(engine)
     step = engine.step
 
@@ -121,3 +98,41 @@ def order(engine_of: EngineOf, settings: Settings, batch: Batch) -> Facts:
     engine.step = step_with_reset  # type: ignore[method-assign]
     facts = facts_of(engine, run_batch(engine, batch))
     return {**facts, "steps": steps, "block size": settings.block_size, "states": settings.state_groups > 0}
+
+
+def residency_under_pressure() -> Facts:
+    return policies(HYBRID, BATCH)
+
+
+def residency_of_dense() -> Facts:
+    return policies(DENSE, BATCH)
+
+
+def residency_without_pressure() -> Facts:
+    return policies(replace(HYBRID, blocks=900), BATCH)
+
+
+def residency_with_long_stages() -> Facts:
+    """More trajectories than the pool holds are in environment stages."""
+    settings = replace(HYBRID, blocks=240, additional_config={"coresched": {"label_capacity": 20}})
+    batch = replace(BATCH, trajectories=40, environment_steps=20)
+    return policies(settings, batch)
+
+
+def residency_asynchronous() -> Facts:
+    return policies(replace(HYBRID, async_scheduling=True), BATCH)
+
+
+def residency_in_a_storm() -> Facts:
+    """Replies so long that the running requests push each other out."""
+    storm = replace(BATCH, trajectories=12, turns=3, output=96)
+    return policies(replace(HYBRID, blocks=52), storm)
+
+
+def residency_order() -> Facts:
+    """The log of a run under pressure, with preemptions, and a reset in the middle."""
+    return logged_order(replace(HYBRID, blocks=120), replace(BATCH, trajectories=14, output=40))
+
+
+def residency_order_of_dense() -> Facts:
+    return logged_order(replace(DENSE, blocks=90), replace(BATCH, trajectories=14, output=40))

@@ -2,8 +2,8 @@
 
     python scheduler_scenarios.py NAME...
 
-prints a line of JSON for each of the scenarios below that is named. Each has a process of its own, a fork of
-one that has imported vLLM.
+prints a line of JSON for each scenario that is named, of those below and in retention_scenarios.py. Each has a
+process of its own, a fork of one that has imported vLLM.
 """
 
 import contextlib
@@ -11,38 +11,32 @@ import json
 import logging
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-import retention_scenarios as retention
-from coresched_vllm.virtual.batch import Batch, run_batch
+import retention_scenarios
+from coresched_vllm.virtual.batch import run_batch
 from coresched_vllm.virtual.boot import ENVIRONMENT, Settings
 from coresched_vllm.virtual.engine import Finished, VirtualEngine
-from retention_scenarios import facts_of
+from scenario_engines import (
+    BATCH,
+    DENSE,
+    HYBRID,
+    ROUTING_PREFIX,
+    ROUTING_RESIDENCY,
+    Facts,
+    engine_of,
+    facts_of,
+)
 
 from coresched.errors import InputError
-
-Facts = dict[str, Any]
-
-ROUTING_PREFIX = "coresched_vllm.RoutingPrefix"
-ROUTING_RESIDENCY = "coresched_vllm.RoutingResidency"
-BATCH = Batch(trajectories=20, turns=5, prompt=256, response=56, output=8)
-HYBRID = Settings(blocks=150, additional_config={"coresched": {"label_capacity": 10}})
-DENSE = replace(HYBRID, blocks=120, state_groups=0)
 
 
 def version() -> Facts:
     from coresched_vllm.compatibility import is_tested, missing, vllm_version
 
     return {"version": vllm_version(), "missing": missing(), "tested": is_tested(vllm_version())}
-
-
-def engine_of(settings: Settings, scheduler_cls: Any = ROUTING_PREFIX) -> VirtualEngine:
-    return VirtualEngine(Path(tempfile.mkdtemp()), replace(settings, scheduler_cls=scheduler_cls))
 
 
 @contextlib.contextmanager
@@ -125,48 +119,6 @@ def preemption_storm() -> Facts:
         engine = engine_of(replace(HYBRID, blocks=52), scheduler)
         facts[name] = facts_of(engine, run_batch(engine, storm))
     return facts
-
-
-def working_set() -> Facts:
-    return retention.working_set(engine_of)
-
-
-def residency_under_pressure() -> Facts:
-    return retention.residency_policies(engine_of, HYBRID, BATCH)
-
-
-def residency_of_dense() -> Facts:
-    return retention.residency_policies(engine_of, DENSE, BATCH)
-
-
-def residency_without_pressure() -> Facts:
-    return retention.residency_policies(engine_of, replace(HYBRID, blocks=900), BATCH)
-
-
-def residency_with_long_stages() -> Facts:
-    """More trajectories than the pool holds are in environment stages."""
-    settings = replace(HYBRID, blocks=240, additional_config={"coresched": {"label_capacity": 20}})
-    batch = replace(BATCH, trajectories=40, environment_steps=20)
-    return retention.residency_policies(engine_of, settings, batch)
-
-
-def residency_asynchronous() -> Facts:
-    return retention.residency_policies(engine_of, replace(HYBRID, async_scheduling=True), BATCH)
-
-
-def residency_in_a_storm() -> Facts:
-    """Replies so long that the running requests push each other out."""
-    storm = replace(BATCH, trajectories=12, turns=3, output=96)
-    return retention.residency_policies(engine_of, replace(HYBRID, blocks=52), storm)
-
-
-def residency_order() -> Facts:
-    """The log of a run under pressure, with preemptions, and a reset in the middle."""
-    return retention.order(engine_of, replace(HYBRID, blocks=120), replace(BATCH, trajectories=14, output=40))
-
-
-def residency_order_of_dense() -> Facts:
-    return retention.order(engine_of, replace(DENSE, blocks=90), replace(BATCH, trajectories=14, output=40))
 
 
 def drain(engine: VirtualEngine) -> list[Finished]:
@@ -338,7 +290,7 @@ def main(names: list[str]) -> None:
         if os.fork() == 0:
             with contextlib.suppress(BrokenPipeError):
                 try:
-                    outcome = globals()[name]()
+                    outcome = {**vars(retention_scenarios), **globals()}[name]()
                 except BaseException:
                     outcome = {"failed": traceback.format_exc()}
                 print(json.dumps([name, outcome]), file=outcomes, flush=True)

@@ -9,8 +9,9 @@ from typing import Any
 import coresched_vllm
 import pytest
 from coresched_vllm import plugin
+from coresched_vllm.arguments import check
 from coresched_vllm.compatibility import check_engine, is_tested, missing, vllm_version
-from coresched_vllm.names import is_ours
+from coresched_vllm.names import is_ours, policy_name
 
 from coresched.errors import InputError
 
@@ -243,6 +244,58 @@ def test_the_plugin_checks_ours_once_and_leaves_other_schedulers_alone(
     arguments.scheduler_cls = "coresched_vllm.RoutingPrefix"
     with pytest.raises(InputError, match=r"^--scheduler-cls coresched_vllm\.RoutingPrefix orders requests"):
         arguments.create_engine_config()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        (
+            {"policy": "priority"},
+            "orders requests by their trajectories, and --scheduling-policy pri",
+        ),
+        (
+            {"cached": False},
+            "orders requests by what the prefix cache holds, and there is none",
+        ),
+        ({"connector": object()}, "looks at the engine's own blocks only, and --kv-transfer-config keeps"),
+        ({"section": {"one_state_per_trajectory": 1}}, None),
+    ],
+)
+def test_what_routing_residency_cannot_work_with(
+    installed: Callable[[], None], changes: dict[str, Any], reason: str | None
+) -> None:
+    installed()
+    given = {"policy": "fcfs", "cached": True, "connector": None, "section": {"label_capacity": 9}} | changes
+    config = SimpleNamespace(
+        scheduler_config=SimpleNamespace(
+            scheduler_cls="coresched_vllm.RoutingResidency", policy=given["policy"]
+        ),
+        cache_config=SimpleNamespace(enable_prefix_caching=given["cached"]),
+        kv_transfer_config=given["connector"],
+        additional_config={"coresched": given["section"]},
+    )
+    if not changes:
+        check(config)
+        return
+    with pytest.raises(InputError) as refused:
+        check(config)
+    name = "--scheduler-cls coresched_vllm.RoutingResidency "
+    expected = f"{name}{reason}" if reason else "one_state_per_trajectory in additional_config"
+    assert str(refused.value).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("scheduler_cls", "name"),
+    [
+        ("coresched_vllm.RoutingPrefix", "coresched_vllm.RoutingPrefix"),
+        ("coresched_vllm.scheduler.RoutingResidencyAsyncScheduler", "coresched_vllm.RoutingResidency"),
+        (type("RoutingResidencyScheduler", (), {}), "coresched_vllm.RoutingResidency"),
+        (type("RoutingPrefixAsyncScheduler", (), {}), "coresched_vllm.RoutingPrefix"),
+    ],
+)
+def test_the_policy_of_a_class(scheduler_cls: Any, name: str) -> None:
+    assert policy_name(scheduler_cls) == name
 
 
 def test_a_process_that_reads_no_arguments_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
