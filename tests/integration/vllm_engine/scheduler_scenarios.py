@@ -2,8 +2,8 @@
 
     python scheduler_scenarios.py NAME...
 
-prints a line of JSON for each scenario that is named, of those below and in retention_scenarios.py. Each has a
-process of its own, a fork of one that has imported vLLM.
+prints a line of JSON for each scenario that is named, of those below and in retention_scenarios.py. Each has
+a process of its own, a fork of one that has imported vLLM.
 """
 
 import contextlib
