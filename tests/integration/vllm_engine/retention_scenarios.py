@@ -17,7 +17,7 @@ from scenario_engines import (
 )
 
 TURNS = replace(BATCH, prompt=250)
-"""Prompts end within a block, as nearly all do. From 0.29 to 0.31 vLLM keeps no state of one that fills its last."""
+"""Prompts end within a block, as nearly all do; vLLM 0.29 to 0.31 keeps no state of one that fills it."""
 CONTEXT, OUTPUT = 1_148, 8
 """Tokens of a trajectory at its end, 8 blocks of 128 and some; and of a reply."""
 
