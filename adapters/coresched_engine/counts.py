@@ -35,3 +35,14 @@ class PrefixCounts(Counts):
     FAMILY = "prefix"
     queries: int
     """Requests whose prefix hit was asked for."""
+
+
+@dataclass(frozen=True)
+class ResidencyCounts(Counts):
+    """Of routing-residency."""
+
+    FAMILY = "residency"
+    lost: int
+    """How often the cache lost what it held of a trajectory."""
+    held_back: int
+    """Passes in which a request waited so that no live trajectory was evicted."""

@@ -19,7 +19,7 @@ LARGEST_LABEL_CAPACITY = 1 << 24
 CEILING = 65_536
 """Labels beyond which a larger set cannot matter and its own memory, about 200 bytes a label, begins to."""
 
-_FIELDS = ("label_capacity", "plan")
+FIELDS = ("label_capacity", "plan")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class LabelCapacity:
 
 @dataclass(frozen=True)
 class Settings:
-    """A mapping with `label_capacity`, or `plan`, a path, or both."""
+    """A mapping with `label_capacity`, or `plan`, a path, or both, or others of ``fields``."""
 
     values: Mapping[str, object]
     source: str
@@ -40,16 +40,21 @@ class Settings:
     """The source as the subject of a sentence that says what is wrong with it."""
     folder: Path
     """What the path of a plan starts from."""
+    fields: tuple[str, ...] = FIELDS
 
     def check_fields(self) -> None:
         """Raises InputError for no field at all, and for any other."""
         for name in self.values:
-            if name not in _FIELDS:
+            if name not in self.fields:
                 raise InputError(
-                    f"{self.subject} has a field {shown(name)}; it may have {' and '.join(_FIELDS)}"
+                    f"{self.subject} has a field {shown(name)}; it may have {_listed(self.fields, 'and')}"
                 )
         if not self.values:
-            raise InputError(f"{self.subject} is empty; give it {' or '.join(_FIELDS)}")
+            raise InputError(f"{self.subject} is empty; give it {_listed(self.fields, 'or')}")
+
+
+def _listed(names: tuple[str, ...], word: str) -> str:
+    return f"{', '.join(names[:-1])} {word} {names[-1]}"
 
 
 def asked_label_capacity(

@@ -18,6 +18,8 @@ _OWN = {
     "lost": "Trajectories whose state the cache lost.",
     "held_back": "Passes in which a request waited so that no live trajectory was evicted.",
     "states_evicted": "States that were evicted because no live trajectory needed them.",
+    "moved_back": "Times that a live trajectory was next to be evicted and was moved behind all others.",
+    "states_demoted": "Blocks of superseded recurrent states that were put up for eviction.",
 }
 _CALLED = {"changes": "order_changes"}
 _ADMITTED = "Requests admitted, by whether their label was in the policy's first tier."

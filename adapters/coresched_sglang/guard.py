@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
+from coresched_engine.guard import KV_GROWTH, STEPS_UNTIL_REPEATED
+
 from coresched.core import ResidencyPolicy, TurnGaps
 from coresched_sglang.ordering import label_of
 from coresched_sglang.pools import StatePool, kv_tokens_needed, state_pool
 from coresched_sglang.residency import Residency
-
-KV_GROWTH = 1.15
-"""What a live trajectory will hold of KV over what it holds now."""
-STEPS_UNTIL_REPEATED = 16
-"""Steps of the engine after which trajectories may have ceased to be live, though nothing else happened."""
 
 
 class Guard:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from coresched_engine.counts import Counts
+from coresched_engine.counts import ResidencyCounts
 
 from coresched.core import ResidencyPolicy, TurnGaps, Waiting
 from coresched_sglang.guard import Guard
@@ -16,12 +16,7 @@ from coresched_sglang.residency import Residency
 
 
 @dataclass(frozen=True)
-class ResidencyCounts(Counts):
-    FAMILY = "residency"
-    lost: int
-    """How often the cache lost what it held of a trajectory."""
-    held_back: int
-    """Passes in which a request waited so that no live trajectory was evicted."""
+class SglangResidencyCounts(ResidencyCounts):
     states_evicted: int
     """States that were evicted because no live trajectory needed them."""
 
@@ -59,8 +54,8 @@ class RoutingResidency(Ordering):
         self._now = scheduler.forward_ct
         return super().admit(plan, scheduler)
 
-    def counts(self) -> ResidencyCounts:
-        return ResidencyCounts(
+    def counts(self) -> SglangResidencyCounts:
+        return SglangResidencyCounts(
             **self._common(),
             lost=self._residency.lost,
             held_back=self._guard.passes_held_back,

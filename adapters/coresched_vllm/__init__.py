@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 # Classes of vLLM's scheduler. vLLM and its users name them here; without vLLM the package must import.
-_SCHEDULERS = ("RoutingPrefix",)
+_SCHEDULERS = ("RoutingPrefix", "RoutingResidency")
 
 
 def __getattr__(name: str) -> Any:

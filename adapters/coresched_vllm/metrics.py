@@ -21,8 +21,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 
-from coresched_engine.counts import Counts, PrefixCounts
+from coresched_engine.counts import Counts
 from coresched_engine.metrics import CounterSet, counter_families
+
+from coresched_vllm.counts import COUNTS
 
 FOLDER_VARIABLE = "CORESCHED_VLLM_METRICS"
 """Set by the front end for the engines that it starts: the folder of their files."""
@@ -31,41 +33,52 @@ _SEVERAL_FRONT_ENDS = "PROMETHEUS_MULTIPROC_DIR"
 LABELS = ("model_name", "engine")
 """As on vLLM's own metrics."""
 
-_NAMES = tuple(field.name for field in fields(PrefixCounts))
-_NUMBERS = struct.Struct(f"<{len(_NAMES)}d")
-_values = attrgetter(*_NAMES)  # dataclasses.astuple copies deeply, and this is called in each pass
-
 
 class Publisher(Protocol):
     def publish(self, counts: Counts) -> None: ...
 
 
 class SharedCounts:
-    """The counts of one engine in ``folder``: numbers in a mapped file, and beside it their labels."""
+    """The counts of one engine in ``folder``: numbers in a mapped file, and beside it what they are.
 
-    def __init__(self, folder: Path, labels: tuple[str, ...]) -> None:
+    ``kind`` is their class, one of `COUNTS`.
+    """
+
+    def __init__(self, folder: Path, labels: tuple[str, ...], kind: type[Counts]) -> None:
+        names = _names(kind)
+        self._numbers = _numbers(names)
+        self._values = attrgetter(*names)  # dataclasses.astuple copies deeply, and this is in each pass
         folder.mkdir(parents=True, exist_ok=True)
         stem = f"{labels[-1]}-{os.getpid()}"
         path = folder / f"{stem}.counts"
-        path.write_bytes(bytes(_NUMBERS.size))
+        path.write_bytes(bytes(self._numbers.size))
         with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), _NUMBERS.size)
+            self._map = mmap.mmap(file.fileno(), self._numbers.size)
         # Last, for its presence says that the counts are there.
-        (folder / f"{stem}.json").write_text(json.dumps(labels))
+        (folder / f"{stem}.json").write_text(json.dumps({"family": kind.FAMILY, "labels": labels}))
 
     def publish(self, counts: Counts) -> None:
-        """Set the numbers to ``counts``, which are `PrefixCounts`."""
-        _NUMBERS.pack_into(self._map, 0, *_values(counts))
+        """Set the numbers to ``counts``."""
+        self._numbers.pack_into(self._map, 0, *self._values(counts))
 
 
-def read_counts(folder: Path) -> Iterator[tuple[tuple[str, ...], PrefixCounts]]:
+def read_counts(folder: Path) -> Iterator[tuple[tuple[str, ...], Counts]]:
     """The labels and the counts of each engine that has a file in ``folder``."""
     for path in sorted(folder.glob("*.json")):
-        labels = tuple(json.loads(path.read_text()))
-        numbers = _NUMBERS.unpack(path.with_suffix(".counts").read_bytes())
-        named = zip(_NAMES, numbers, strict=True)
-        whole = [value if name == "seconds" else int(value) for name, value in named]
-        yield labels, PrefixCounts(*whole)
+        described = json.loads(path.read_text())
+        kind = COUNTS[described["family"]]
+        names = _names(kind)
+        numbers = _numbers(names).unpack(path.with_suffix(".counts").read_bytes())
+        named = zip(names, numbers, strict=True)
+        yield tuple(described["labels"]), kind(*(v if name == "seconds" else int(v) for name, v in named))
+
+
+def _names(kind: type[Counts]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def _numbers(names: tuple[str, ...]) -> struct.Struct:
+    return struct.Struct(f"<{len(names)}d")
 
 
 class SharedCountsCollector:
@@ -75,7 +88,10 @@ class SharedCountsCollector:
         self._folder = folder
 
     def collect(self) -> Iterator[Any]:
-        return counter_families(PrefixCounts, LABELS, read_counts(self._folder))
+        found = list(read_counts(self._folder))
+        for kind in COUNTS.values():
+            if own := [(labels, counts) for labels, counts in found if type(counts) is kind]:
+                yield from counter_families(kind, LABELS, own)
 
 
 def serve_counts() -> None:
@@ -110,5 +126,5 @@ def publisher_of(vllm_config: Any, counts: Counts) -> Publisher | None:
 
         return CounterSet(Counter, dict(zip(LABELS, labels, strict=True)), counts)
     if folder := os.environ.get(FOLDER_VARIABLE):
-        return SharedCounts(Path(folder), labels)
+        return SharedCounts(Path(folder), labels, type(counts))
     return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 PACKAGE = "coresched_vllm"
 ROUTING_PREFIX = f"{PACKAGE}.RoutingPrefix"
+ROUTING_RESIDENCY = f"{PACKAGE}.RoutingResidency"
+SCHEDULERS = (ROUTING_PREFIX, ROUTING_RESIDENCY)
 
 
 def is_ours(scheduler_cls: object) -> bool:
@@ -11,3 +13,10 @@ def is_ours(scheduler_cls: object) -> bool:
     if isinstance(scheduler_cls, type):
         scheduler_cls = scheduler_cls.__module__
     return isinstance(scheduler_cls, str) and scheduler_cls.split(".")[0] == PACKAGE
+
+
+def policy_name(scheduler_cls: object) -> str:
+    """Which of `SCHEDULERS` a scheduler of this adapter is, also where it is named by a class of its own."""
+    name = scheduler_cls.__name__ if isinstance(scheduler_cls, type) else str(scheduler_cls)
+    last = name.rpartition(".")[2]
+    return ROUTING_RESIDENCY if last.startswith("RoutingResidency") else ROUTING_PREFIX

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
@@ -20,6 +21,24 @@ class WaitingQueue:
         self._preempted: list[Any] = []
         self.ordered: list[Any] = []
         """The requests that a policy puts into its order, in place."""
+        self._held_back: list[Any] = []
+
+    @property
+    def preempted(self) -> list[Any]:
+        return self._preempted
+
+    @contextmanager
+    def holding_back(self, count: int) -> Iterator[None]:
+        """Within, the last ``count`` of `ordered` are there but not offered; after it they are as before."""
+        if not count:
+            yield
+            return
+        self._held_back, self.ordered[-count:] = self.ordered[-count:], []
+        try:
+            yield
+        finally:
+            self.ordered += self._held_back
+            self._held_back = []
 
     def add_request(self, request: Any) -> None:
         self.ordered.append(request)
@@ -44,19 +63,24 @@ class WaitingQueue:
 
     def remove_request(self, request: Any) -> None:
         """Raises ValueError for one that is not there."""
-        (self._preempted if request in self._preempted else self.ordered).remove(request)
+        for held in (self._preempted, self._held_back):
+            if request in held:
+                held.remove(request)
+                return
+        self.ordered.remove(request)
 
     def remove_requests(self, requests: Iterable[Any]) -> None:
         """Those of ``requests`` that are there."""
         removed = set(requests)
-        for held in (self._preempted, self.ordered):
+        for held in (self._preempted, self.ordered, self._held_back):
             held[:] = [request for request in held if request not in removed]
 
     def __bool__(self) -> bool:
+        """Whether there is one to offer."""
         return bool(self._preempted or self.ordered)
 
     def __len__(self) -> int:
-        return len(self._preempted) + len(self.ordered)
+        return len(self._preempted) + len(self.ordered) + len(self._held_back)
 
     def __iter__(self) -> Iterator[Any]:
-        return chain(self._preempted, self.ordered)
+        return chain(self._preempted, self.ordered, self._held_back)

@@ -67,6 +67,7 @@ def plan(
     page_size: int | None = None,
     context_length: int | None = None,
     pools_observed: bool = False,
+    one_state_per_trajectory: bool = True,
 ) -> Plan:
     """Plan the cache pools and the sample concurrency of ``workers`` equal workers.
 
@@ -76,7 +77,8 @@ def plan(
     ``page_size`` is SGLang's, 1 by default; vLLM's block follows from the model. ``memory_fraction`` is 0.9
     by default. ``context_length`` (tokens; the model's by default) is that of SGLang; vLLM's pools do not
     depend on it. ``pools_observed`` says that ``pool_memory`` is what an engine has, so that nothing is
-    assumed of it.
+    assumed of it. ``one_state_per_trajectory`` is of a scheduler of ours in vLLM; without it a waiting
+    trajectory holds two states there.
 
     The default estimator ``peak`` takes the largest C whose replayed peak demand, raised by ``margin``, fits
     the engine's discrete pools; ``paper`` is floor(C(r_bal)) with L_kv the mean final context, ``kappa`` the
@@ -106,6 +108,11 @@ def plan(
             f"page_size is {page_size}; vLLM's block size follows from the model, so leave it out"
         )
     if size.engine == "sglang":
+        if not one_state_per_trajectory:
+            raise InputError(
+                "one_state_per_trajectory is off; it is vLLM's, and SGLang gets "
+                "--mamba-max-states-per-path 1, so leave it out"
+            )
         if pool_memory is None and size.model_class.endswith(SEES_IMAGES):
             memory -= IMAGE_BYTES
             assumptions.append(f"SGLang keeps {size_text(IMAGE_BYTES)} of that for images")
@@ -114,7 +121,7 @@ def plan(
                 f"SGLang leaves {size_text(memory)} a GPU to its pools: set --mem-fraction-static so, and "
                 "check with coresched doctor"
             )
-    worker = engine_worker(size, memory, page_size or 1, context_length)
+    worker = engine_worker(size, memory, page_size or 1, context_length, one_state_per_trajectory)
     cost = _cost(profile, size, worker)
     alternatives = _alternatives(profile, cost, memory)
     peak = estimate_peak(profile, worker, margin)
@@ -204,16 +211,20 @@ def pool_bytes(
 
 
 def engine_worker(
-    size: Footprint, memory: int, page_size: int, context_length: int | None = None
+    size: Footprint,
+    memory: int,
+    page_size: int,
+    context_length: int | None = None,
+    one_state_per_trajectory: bool = True,
 ) -> EngineWorker:
     """The planner's view of one worker of the footprint's engine.
 
-    ``context_length`` is SGLang's, and the model's where it is None.
+    ``context_length`` is SGLang's, and the model's where it is None. ``one_state_per_trajectory`` is vLLM's.
 
     Raises InputError for a page size that SGLang refuses for this model.
     """
     if size.engine == "vllm":
-        return VllmWorker(size, memory, size.draft_tokens)
+        return VllmWorker(size, memory, size.draft_tokens, one_state_per_trajectory)
     unbuffered = size.model_class in NO_EXTRA_BUFFER
     if unbuffered and page_size > 1:
         raise InputError(f"page_size is {page_size}; SGLang serves {size.model_class} with page_size 1 only")

@@ -6,7 +6,7 @@ from coresched.capacity.demand import Demand
 from coresched.capacity.footprint import Footprint
 from coresched.capacity.plan import WorkerPools
 from coresched.capacity.sglang import SglangFlags, SglangPools, ratio_of, solve_pools
-from coresched.capacity.vllm import engine_flags, sequence_limits
+from coresched.capacity.vllm import ONE_STATE_VARIABLE, engine_flags, sequence_limits
 from coresched.capacity.workers import EngineWorker, SglangWorker, VllmWorker
 
 # The plan counts one state slot for a waiting trajectory; by default the engine keeps more until evicted.
@@ -106,5 +106,11 @@ def _vllm(worker: VllmWorker, running: int, ratio: float) -> Realised:
         block_tokens=worker.layout.block_span_tokens,
         max_running_requests=sequences,
     )
-    flags = engine_flags(worker.layout, running=sequences, memory_bytes=worker.memory_bytes)
-    return Realised(ratio, pools, flags, {})
+    one_state = worker.one_state_per_trajectory
+    flags = engine_flags(
+        worker.layout,
+        running=sequences,
+        memory_bytes=worker.memory_bytes,
+        one_state_per_trajectory=one_state,
+    )
+    return Realised(ratio, pools, flags, {} if one_state else {ONE_STATE_VARIABLE: "0"})

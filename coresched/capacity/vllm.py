@@ -14,6 +14,10 @@ from fractions import Fraction
 from coresched.capacity.fields import MAX_DIMENSION, require_option, shown
 from coresched.errors import InputError
 
+ONE_STATE_SCHEDULER = ("--scheduler-cls", "coresched_vllm.RoutingPrefix")
+"""With it vLLM evicts superseded states first; alone it keeps two of a trajectory."""
+ONE_STATE_VARIABLE = "CORESCHED_ONE_STATE_PER_TRAJECTORY"
+
 DEFAULT_BLOCK_TOKENS = 16
 MLA_HYBRID_BLOCK_TOKENS = 128
 MAX_BYTES = 1 << 60
@@ -148,13 +152,19 @@ def usable_blocks(layout: BlockLayout, memory_bytes: int) -> int:
 
 
 def trajectory_blocks(
-    layout: BlockLayout, tokens: int, *, running: bool, draft_tokens: int = 0, prefix_caching: bool = True
+    layout: BlockLayout,
+    tokens: int,
+    *,
+    running: bool,
+    draft_tokens: int = 0,
+    prefix_caching: bool = True,
+    one_state_per_trajectory: bool = True,
 ) -> int:
     """Blocks one trajectory of ``tokens`` KV tokens holds.
 
     KV takes ceil(tokens / span) blocks of each attention group. States take one block of each state group
-    when retained, and 2 + draft_tokens when running; 1 + draft_tokens, and none retained, without prefix
-    caching, which a model without attention never has.
+    when retained, or two without ``one_state_per_trajectory``, and 2 + draft_tokens when running;
+    1 + draft_tokens, and none retained, without prefix caching, which a model without attention never has.
     """
     require_option("tokens", tokens, 0, MAX_BYTES)
     require_option("draft_tokens", draft_tokens, 0)
@@ -163,7 +173,7 @@ def trajectory_blocks(
         return 0
     kv = -(-tokens // layout.block_span_tokens) * layout.attention_groups if layout.block_tokens else 0
     if not running:
-        return kv + layout.state_groups
+        return kv + layout.state_groups * (1 if one_state_per_trajectory else 2)
     return kv + layout.state_groups * ((2 if prefix_caching else 1) + draft_tokens)
 
 
@@ -233,10 +243,13 @@ def memory_for(
     return (blocks + 1) * layout.bytes_per_block
 
 
-def engine_flags(layout: BlockLayout, *, running: int, memory_bytes: int) -> tuple[str, ...]:
+def engine_flags(
+    layout: BlockLayout, *, running: int, memory_bytes: int, one_state_per_trajectory: bool = True
+) -> tuple[str, ...]:
     """The flags with which vLLM runs ``running`` requests together on ``memory_bytes`` of pool a rank.
 
-    Raises InputError where the pool cannot run so many.
+    Of a model with states ``one_state_per_trajectory`` adds the scheduler that keeps one. Raises InputError
+    where the pool cannot run so many.
     """
     require_option("running", running, 1, MAX_DIMENSION)
     limit = sequence_limits(layout, memory_bytes).run
@@ -246,4 +259,5 @@ def engine_flags(layout: BlockLayout, *, running: int, memory_bytes: int) -> tup
         "--enable-prefix-caching",
         *("--max-num-seqs", str(running)),
         *("--kv-cache-memory-bytes", str(memory_bytes)),
+        *(ONE_STATE_SCHEDULER if layout.state_groups and one_state_per_trajectory else ()),
     )

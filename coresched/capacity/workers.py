@@ -99,6 +99,8 @@ class VllmWorker:
     footprint: Footprint
     memory_bytes: int
     draft_tokens: int = 0
+    one_state_per_trajectory: bool = True
+    """Whether the scheduler evicts superseded states first, so that a waiting trajectory holds one."""
 
     @property
     def layout(self) -> BlockLayout:
@@ -115,7 +117,13 @@ class VllmWorker:
         layout = self.layout
         span = layout.block_span_tokens
         empty = {
-            running: trajectory_blocks(layout, 0, running=running, draft_tokens=self.draft_tokens)
+            running: trajectory_blocks(
+                layout,
+                0,
+                running=running,
+                draft_tokens=self.draft_tokens,
+                one_state_per_trajectory=self.one_state_per_trajectory,
+            )
             for running in (True, False)
         }
         return Footing(

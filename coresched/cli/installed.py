@@ -110,7 +110,7 @@ def _vllm_adapter(found: VllmAdapter | str) -> Part:
     name = "vllm scheduler"
     if isinstance(found, str):
         return Part(name, None, f"vLLM cannot be loaded: {found}", broken=True)
-    option = f"--scheduler-cls {found.scheduler}"
+    option = f"--scheduler-cls {', '.join(found.schedulers)}"
     if found.lacks:
         tested = ", ".join(found.tested_versions)
         return Part(

@@ -88,6 +88,12 @@ def _add_deployment(parser: CommandParser) -> None:
     group.add_argument(
         "--page-size", type=count, metavar="N", help="page size of SGLang's KV pool (default 1)"
     )
+    group.add_argument(
+        "--no-one-state-per-trajectory",
+        dest="one_state_per_trajectory",
+        action="store_false",
+        help="vLLM runs without coresched's scheduler, so that a waiting trajectory holds two states",
+    )
     group.add_argument("--mtp", action="store_true", help="the model's own prediction layers draft tokens")
     group.add_argument("--draft-tokens", type=count, metavar="N", help="draft tokens of a verification step")
     group.add_argument("--kv-dtype", metavar="DTYPE", help="instead of the engine's default")
@@ -144,6 +150,7 @@ def run(args: argparse.Namespace) -> int:
             page_size=args.page_size,
             context_length=None if observed is None else observed.max_context,
             pools_observed=observed is not None,
+            one_state_per_trajectory=args.one_state_per_trajectory,
         )
     if observed is not None:
         told = f"pools have {size_text(made.pool_bytes)} a GPU, from what {observed.source} reports"

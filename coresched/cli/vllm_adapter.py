@@ -1,4 +1,4 @@
-"""Whether the installed vLLM takes this product's scheduler; found out in a process that loads vLLM."""
+"""Whether the installed vLLM takes this product's schedulers; found out in a process that loads vLLM."""
 
 import os
 import subprocess
@@ -19,8 +19,8 @@ class VllmAdapter:
     version: str
     tested: bool
     tested_versions: tuple[str, ...]
-    scheduler: str
-    """Its name for --scheduler-cls."""
+    schedulers: tuple[str, ...]
+    """Their names for --scheduler-cls."""
     discovered: bool
     """Whether vLLM finds the plugin among the installed entry points."""
     lacks: tuple[str, ...]
@@ -32,7 +32,7 @@ def inspect_here() -> VllmAdapter:
     from importlib.metadata import entry_points
 
     from coresched_vllm.compatibility import TESTED_VERSIONS, is_tested, missing, vllm_version
-    from coresched_vllm.names import ROUTING_PREFIX
+    from coresched_vllm.names import SCHEDULERS
 
     import_module("vllm.v1.core.sched.scheduler")
     version = vllm_version()
@@ -40,7 +40,7 @@ def inspect_here() -> VllmAdapter:
         version=version,
         tested=is_tested(version),
         tested_versions=tuple(TESTED_VERSIONS),
-        scheduler=ROUTING_PREFIX,
+        schedulers=SCHEDULERS,
         discovered=bool(entry_points(group=PLUGINS, name=PLUGIN)),
         lacks=tuple(missing()),
     )

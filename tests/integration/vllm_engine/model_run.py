@@ -77,7 +77,7 @@ def main(folder: Path) -> None:
     outcomes = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     model = write_model(folder)
-    for scheduler_cls in (None, "coresched_vllm.RoutingPrefix"):
+    for scheduler_cls in (None, "coresched_vllm.RoutingPrefix", "coresched_vllm.RoutingResidency"):
         print(json.dumps(run(model, scheduler_cls)), file=outcomes, flush=True)
 
 

@@ -2,45 +2,41 @@
 
     python scheduler_scenarios.py NAME...
 
-prints a line of JSON for each of the scenarios below that is named. Each has a process of its own, a fork of
-one that has imported vLLM.
+prints a line of JSON for each scenario that is named, of those below and in retention_scenarios.py. Each has
+a process of its own, a fork of one that has imported vLLM.
 """
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-from coresched_vllm.virtual.batch import Batch, Outcome, run_batch
+import retention_scenarios
+from coresched_vllm.virtual.batch import run_batch
 from coresched_vllm.virtual.boot import ENVIRONMENT, Settings
 from coresched_vllm.virtual.engine import Finished, VirtualEngine
+from scenario_engines import (
+    BATCH,
+    DENSE,
+    HYBRID,
+    ROUTING_PREFIX,
+    ROUTING_RESIDENCY,
+    Facts,
+    engine_of,
+    facts_of,
+)
 
 from coresched.errors import InputError
-
-Facts = dict[str, Any]
-
-ROUTING_PREFIX = "coresched_vllm.RoutingPrefix"
-BATCH = Batch(trajectories=20, turns=5, prompt=256, response=56, output=8)
-HYBRID = Settings(blocks=150, additional_config={"coresched": {"label_capacity": 10}})
-DENSE = replace(HYBRID, blocks=120, state_groups=0)
 
 
 def version() -> Facts:
     from coresched_vllm.compatibility import is_tested, missing, vllm_version
 
     return {"version": vllm_version(), "missing": missing(), "tested": is_tested(vllm_version())}
-
-
-def engine_of(settings: Settings, scheduler_cls: Any = ROUTING_PREFIX) -> VirtualEngine:
-    return VirtualEngine(Path(tempfile.mkdtemp()), replace(settings, scheduler_cls=scheduler_cls))
 
 
 @contextlib.contextmanager
@@ -56,18 +52,6 @@ def log_lines() -> Iterator[list[str]]:
     yield lines
     for name in ("coresched_vllm", "coresched_engine"):
         logging.getLogger(name).removeHandler(handler)
-
-
-def facts_of(engine: VirtualEngine, outcome: Outcome) -> Facts:
-    return {
-        "class": type(engine.scheduler).__name__,
-        "steps": outcome.steps,
-        "empty steps": outcome.empty_steps,
-        "hit share": outcome.hit_share,
-        "recomputed": outcome.recomputed_tokens,
-        "preemptions": outcome.preemptions,
-        "contexts": hashlib.sha256(str(outcome.contexts).encode()).hexdigest(),
-    }
 
 
 def policies(settings: Settings, *, labelled: bool = True) -> Facts:
@@ -244,6 +228,23 @@ def refusals() -> Facts:
     return facts
 
 
+def residency_start() -> Facts:
+    with log_lines() as lines:
+        engine_of(HYBRID, ROUTING_RESIDENCY)
+    facts: Facts = {"log": lines, "by": []}
+    for name, settings in (
+        ("cache off", replace(HYBRID, enable_prefix_caching=False)),
+        ("priority", replace(HYBRID, scheduling_policy="priority")),
+        ("retention", replace(HYBRID, additional_config={"coresched": {"one_state_per_trajectory": 2}})),
+    ):
+        try:
+            engine_of(settings, ROUTING_RESIDENCY)
+        except InputError as error:
+            facts[name] = str(error)
+            facts["by"] += error_origin(error)
+    return facts
+
+
 def metrics() -> Facts:
     """What this process, which is front end and engine at once, would answer a scrape."""
     from prometheus_client import REGISTRY
@@ -289,7 +290,7 @@ def main(names: list[str]) -> None:
         if os.fork() == 0:
             with contextlib.suppress(BrokenPipeError):
                 try:
-                    outcome = globals()[name]()
+                    outcome = {**vars(retention_scenarios), **globals()}[name]()
                 except BaseException:
                     outcome = {"failed": traceback.format_exc()}
                 print(json.dumps([name, outcome]), file=outcomes, flush=True)

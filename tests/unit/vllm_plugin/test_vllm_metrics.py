@@ -9,17 +9,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from coresched_engine.counts import PrefixCounts
 from coresched_vllm import metrics
+from coresched_vllm.counts import VllmPrefixCounts, VllmResidencyCounts
 from coresched_vllm.metrics import SharedCounts, SharedCountsCollector, publisher_of, serve_counts
 from prometheus_client import CollectorRegistry, generate_latest
 
-NONE = PrefixCounts(
-    passes=0, queries=0, changes=0, seconds=0.0, hits=0, misses=0, unlabelled=0, refused_labels=0
-)
-SOME = PrefixCounts(
-    passes=9, queries=8, changes=7, seconds=0.5, hits=6, misses=5, unlabelled=4, refused_labels=3
-)
+COMMON = {
+    "passes": 9,
+    "changes": 7,
+    "seconds": 0.5,
+    "hits": 6,
+    "misses": 5,
+    "unlabelled": 4,
+    "refused_labels": 3,
+    "states_demoted": 2,
+}
+SOME = VllmPrefixCounts(**COMMON, queries=8)
+NONE = VllmPrefixCounts(**dict.fromkeys(COMMON, 0), queries=0)
 
 
 def config(engine: int = 0) -> Any:
@@ -39,7 +45,7 @@ def scraped(folder: Path) -> dict[str, float]:
 def test_what_engines_publish_is_scraped_under_their_labels(tmp_path: Path) -> None:
     folder = tmp_path / "made by an engine"
     assert scraped(folder) == {}
-    first, second = SharedCounts(folder, ("m", "0")), SharedCounts(folder, ("m", "1"))
+    first, second = (SharedCounts(folder, ("m", engine), VllmPrefixCounts) for engine in "01")
     assert set(scraped(folder).values()) == {0.0}
     first.publish(SOME)
     second.publish(replace(SOME, passes=1 << 40))
@@ -56,6 +62,18 @@ def test_what_engines_publish_is_scraped_under_their_labels(tmp_path: Path) -> N
 
 
 BY = ("hit", "miss", "none")
+
+
+def test_each_policy_has_its_own_counters(tmp_path: Path) -> None:
+    SharedCounts(tmp_path, ("m", "0"), VllmPrefixCounts).publish(SOME)
+    residency = VllmResidencyCounts(**COMMON, lost=11, held_back=12, moved_back=13)
+    SharedCounts(tmp_path, ("m", "1"), VllmResidencyCounts).publish(residency)
+    found = scraped(tmp_path)
+    own = '{engine="1",model_name="m"}'
+    names = ("lost", "held_back", "moved_back", "states_demoted")
+    assert [found[f"coresched_residency_{name}_total{own}"] for name in names] == [11, 12, 13, 2]
+    assert found['coresched_prefix_states_demoted_total{engine="0",model_name="m"}'] == 2
+    assert not any(name.startswith("coresched_prefix") and 'engine="1"' in name for name in found)
 
 
 def test_an_engine_publishes_only_where_a_front_end_collects(
@@ -77,8 +95,9 @@ from coresched_vllm.metrics import FOLDER_VARIABLE, serve_counts
 serve_counts(); serve_counts()
 from pathlib import Path
 from prometheus_client import REGISTRY, generate_latest
+from coresched_vllm.counts import VllmPrefixCounts
 from coresched_vllm.metrics import SharedCounts
-SharedCounts(Path(os.environ[FOLDER_VARIABLE]), ("m", "0"))
+SharedCounts(Path(os.environ[FOLDER_VARIABLE]), ("m", "0"), VllmPrefixCounts)
 assert b'coresched_prefix_passes_total{engine="0",model_name="m"} 0.0' in generate_latest(REGISTRY)
 print(os.environ[FOLDER_VARIABLE])
 """

@@ -95,3 +95,43 @@ def test_an_empty_queue_has_nothing_to_give() -> None:
         queue_of().peek_request()
     with pytest.raises(IndexError):
         queue_of().pop_request()
+
+
+def test_requests_that_are_held_back_are_there_but_not_offered() -> None:
+    queue = queue_of(*map(Request, "abcd"))
+    with queue.holding_back(4):
+        assert not queue
+        assert (len(queue), names(queue)) == (4, "abcd")
+    with queue.holding_back(2):
+        assert queue
+        assert [queue.pop_request().name for _ in range(2)] == ["a", "b"]
+        assert not queue
+        queue.prepend_request(Request("e"))  # passed over
+        queue.prepend_request(Request("p", preempted=True))
+    assert names(queue) == "pecd"
+    with queue.holding_back(0):
+        assert names(queue) == "pecd"
+
+
+def test_requests_that_are_held_back_can_be_removed() -> None:
+    requests = [Request(name) for name in "abcd"]
+    queue = queue_of(*requests)
+    with queue.holding_back(3):
+        queue.remove_request(requests[2])
+        queue.remove_requests([requests[0], requests[3], Request("elsewhere")])
+        assert names(queue) == "b"
+        with pytest.raises(ValueError, match="not in list"):
+            queue.remove_request(requests[2])
+    assert names(queue) == "b"
+
+
+def test_what_is_held_back_returns_if_the_pass_fails() -> None:
+    queue = queue_of(*map(Request, "ab"))
+
+    def fail() -> None:
+        with queue.holding_back(1):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert (names(queue), bool(queue)) == ("ab", True)
