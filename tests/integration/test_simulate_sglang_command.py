@@ -163,8 +163,8 @@ def test_a_signal_ends_all_processes(command: Command, number: int, code: int) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--memory", "80GiB"], "--memory is given, which is for SGLang; add --worker sglang"),
-        (["--", "--tp", "2"], "--tp stands behind --, as SGLang's flags do; add --worker sglang"),
+        (["--memory", "80GiB"], "--memory is given, which is for engines; add --worker sglang"),
+        (["--", "--tp", "2"], "--tp stands behind --, as an engine's flags do; add --worker sglang"),
         (["--worker", "sglang", "--memory", "80GiB"], "--model-config is not given; --worker sglang needs"),
         (
             [
