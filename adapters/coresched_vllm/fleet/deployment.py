@@ -42,8 +42,8 @@ def vllm_deployment(
 
     ``model`` is a config.json or its folder, ``device`` has the variables of
     `coresched_engine.virtual.device`, which errors name as ``called`` does, and ``flags`` are those of `vllm
-    serve`. ``routing_prefix`` is whether a run will need that order. Raises InputError, before anything boots, for what cannot be used, and
-    ProcessEndedError where a process ends by itself.
+    serve`. ``routing_prefix`` is whether a run will need that order. Raises InputError, before anything
+    boots, for what cannot be used, and ProcessEndedError where a process ends by itself.
     """
     times = read_device(device, called).times
     _require_vllm()
