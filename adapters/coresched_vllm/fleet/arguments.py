@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from importlib import import_module, util
 from typing import Any, NoReturn
 
@@ -55,7 +56,8 @@ def load_flags(message: Parse) -> tuple[dict[str, Any], Parsed]:
 def make_config(fields: dict[str, Any]) -> Any:
     """The VllmConfig of a server. Raises InputError where vLLM refuses one."""
     with refusals():
-        return EngineArgs(**fields).create_engine_config(UsageContext.OPENAI_API_SERVER)
+        # A copy, for vLLM writes into the parts that it is given.
+        return EngineArgs(**deepcopy(fields)).create_engine_config(UsageContext.OPENAI_API_SERVER)
 
 
 @contextmanager
@@ -82,19 +84,21 @@ def _fields(flags: Sequence[str], model_path: str) -> dict[str, Any]:
         if any(given == flag or given.startswith(f"{flag}=") for given in flags):
             fix = "the flags themselves" if flag == "--config" else "the model as --model-config"
             raise InputError(f"{flag} is given to vllm; give {fix} instead")
-    if flags and not flags[0].startswith("-"):
-        raise InputError(f"{flags[0]!r} stands behind --, where vLLM's flags do; they begin with a dash")
     with refusals():
-        parsed = _serve_parser().parse_args(list(flags))
+        parsed = _serve_parser().parse_args(["--model", model_path, *flags])
+        if tag := getattr(parsed, "model_tag", None):
+            raise InputError(
+                f"{one_line(tag)!r} is no flag of vllm's; give the model as --model-config instead"
+            )
         args = AsyncEngineArgs.from_cli_args(parsed)
     known = {name: getattr(args, name) for name in EngineArgs.__dataclass_fields__}
-    return {
-        **known,
-        "model": model_path,
+    chosen = {
         "load_format": "dummy",
-        "skip_tokenizer_init": True,
+        "skip_tokenizer_init": True,  # requests are tokens
+        "language_model_only": True,
         "distributed_executor_backend": SimulatedExecutor,
     }
+    return known | {name: value for name, value in chosen.items() if name in known}
 
 
 def _serve_parser() -> _Parser:

@@ -15,6 +15,7 @@ class NoKernel:
 
     supports_quant_query_input = is_sparse = uses_amx_bmm = supports_dense_mha_prefill = False
     q_pad_num_heads = index_group = None
+    dcp_world_size = pcp_world_size = 1
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -15,6 +16,19 @@ BACKEND = "fake"
 """PyTorch's own, in which a rank believes that the others answer."""
 
 
+@dataclass(frozen=True)
+class _Size:
+    """What of PyTorch's group is asked while layers are made."""
+
+    ranks: int
+
+    def size(self) -> int:
+        return self.ranks
+
+    def rank(self) -> int:
+        return 0
+
+
 class LoneRank(parallel_state.GroupCoordinator):  # type: ignore[misc]
     """Knows the size of its group, which is all that a model's layers ask, and reaches nobody."""
 
@@ -26,7 +40,8 @@ class LoneRank(parallel_state.GroupCoordinator):  # type: ignore[misc]
         self.ranks = group_ranks[0]
         self.world_size = len(self.ranks)
         self.device = torch.device("cpu")
-        self.cpu_group = self.device_group = self.device_communicator = self.mq_broadcaster = None
+        self.cpu_group = self.device_group = _Size(self.world_size)
+        self.device_communicator = self.mq_broadcaster = None
         self.use_custom_op_call = False
 
 

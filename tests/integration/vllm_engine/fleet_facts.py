@@ -2,8 +2,8 @@
 
     python fleet_facts.py POOLS.json
 
-reads {"pools": [[model folder, flags], ...], "refusals": [[model folder, flags, policies], ...]}, and prints a
-JSON object with the facts of each, and of a batch on a dense model.
+reads {"pools": [[model folder, flags], ...], "refusals": [[model folder, flags, policies], ...]}, and prints
+a JSON object with the facts of each, and of a batch on a dense model.
 """
 
 import json
