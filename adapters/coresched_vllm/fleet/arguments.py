@@ -23,8 +23,8 @@ from coresched_vllm.fleet.names import ORDERED, POLICY
 from coresched_vllm.names import ROUTING_PREFIX
 from coresched_vllm.virtual.executor import SimulatedExecutor
 
-PARSERS = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
-"""Where the parser of `vllm serve` is made, in this release and in earlier ones."""
+PARSERS = tuple(f"vllm.entrypoints.{place}.cli_args" for place in ("common", "launchers", "openai"))
+"""Where the parser of `vllm serve` is made, the newest release first."""
 
 MODEL = ("--model", "--config", "--model-tag")
 

@@ -18,7 +18,6 @@ from vllm.model_executor.model_loader.utils import initialize_model
 from vllm.platforms import current_platform
 from vllm.utils.torch_utils import set_default_torch_dtype
 from vllm.v1.executor.abstract import Executor
-from vllm.v1.kv_cache_layout import KVCacheLayout
 from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, ModelRunnerOutput
 from vllm.v1.worker.worker_base import CompilationTimes
 
@@ -141,6 +140,8 @@ class _Worker:
         return specs
 
     def get_supported_kv_cache_layouts(self) -> list[str]:
+        from vllm.v1.kv_cache_layout import KVCacheLayout  # with the releases that ask for it
+
         return [layout.name for layout in KVCacheLayout]
 
     def determine_available_memory(self) -> int:
@@ -164,10 +165,10 @@ class _Worker:
     def compile_or_warm_up_model(self) -> CompilationTimes:
         return CompilationTimes(language_model=0.0, encoder=0.0)
 
-    def set_kv_cache_layout(self, layout: str) -> None:
+    def set_kv_cache_layout(self, *_: Any) -> None:
         pass
 
-    def initialize_from_config(self, kv_cache_configs: Any) -> None:
+    def initialize_from_config(self, *_: Any) -> None:
         """No cache is allocated."""
 
     def get_supported_tasks(self) -> tuple[str, ...]:
