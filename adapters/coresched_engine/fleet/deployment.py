@@ -116,7 +116,7 @@ def worker_model(ready: Ready, times: StepTimes, name: str, *, mixed: bool = Fal
         slots = ready.max_running_requests * STATELESS_SLOTS
     else:
         per_request, slots = ready.slots_per_request, ready.state_slots
-        slot_tokens = ready.state_slot_bytes / ready.kv_token_bytes
+        slot_tokens = ready.state_slot_tokens
     if not ready.shared_pool:
         pool_tokens += round(slots * slot_tokens)
     if mixed:

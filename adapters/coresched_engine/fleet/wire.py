@@ -59,7 +59,7 @@ class Reaped(Message, frozen=True, tag=True):
 
 
 class Ready(Message, frozen=True, tag=True):
-    """From an engine, when it has booted. Sizes are of one rank."""
+    """From an engine, when it has booted."""
 
     vocabulary: int
     longest_prompt: int
@@ -67,10 +67,10 @@ class Ready(Message, frozen=True, tag=True):
     longest_request: int
     """The same with its output."""
     kv_tokens: int
-    kv_token_bytes: float
     state_slots: int | None
     """None for a model without recurrent states."""
-    state_slot_bytes: float
+    state_slot_tokens: float
+    """The KV tokens that take as much memory as a slot; 0 without states."""
     slots_per_request: int
     shared_pool: bool
     """Whether tokens and states are of one pool, which then holds either so many tokens or so many states."""

@@ -26,8 +26,11 @@ def ready(engine: VirtualEngine) -> Ready:
     resolved = get_context().resolved_server_args_dict()
     states = getattr(runner.req_to_token_pool, "mamba_pool", None)
     kv = runner.token_to_kv_pool
-    slots = 1
+    slots, slot_tokens = 1, 0.0
     if states is not None:
+        token_bytes = kv.mem_usage * GIB / (scheduler.max_total_num_tokens + scheduler.page_size)
+        # One slot more than there are, as padding.
+        slot_tokens = float(states.mem_usage) * GIB / (states.size + 1) / float(token_bytes)
         names = ("mamba_radix_cache_strategy", "disable_overlap_schedule", "disable_radix_cache", "page_size")
         slots = slots_per_request(SglangFlags(**{name: resolved[name] for name in names}))
     return Ready(
@@ -35,10 +38,8 @@ def ready(engine: VirtualEngine) -> Ready:
         longest_prompt=scheduler.max_req_input_len - 1,
         longest_request=scheduler.max_req_len - 1,
         kv_tokens=scheduler.max_total_num_tokens,
-        kv_token_bytes=float(kv.mem_usage) * GIB / (scheduler.max_total_num_tokens + scheduler.page_size),
         state_slots=None if states is None else int(states.size),
-        # One slot more than there are, as padding.
-        state_slot_bytes=0.0 if states is None else float(states.mem_usage) * GIB / (states.size + 1),
+        state_slot_tokens=slot_tokens,
         slots_per_request=slots,
         shared_pool=False,
         max_running_requests=scheduler.max_running_requests,

@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import util
+from importlib import metadata, util
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +18,9 @@ from coresched.errors import InputError
 from coresched.lab.simulator.settings import RunSettings
 from coresched_vllm.fleet.names import ORDERED, POLICY
 from coresched_vllm.virtual.boot import ENVIRONMENT
+
+PLUGIN = "coresched"
+"""Our entry point among vLLM's plugins."""
 
 
 class VllmDeployment(EngineDeployment):
@@ -51,20 +54,36 @@ def vllm_deployment(
     with tempfile.TemporaryDirectory(prefix="coresched-simulate-") as scratch:
         folder = Path(scratch) / "models" / model_name(config)
         write_config_directory(config, folder)
-        # What vLLM and its plugins leave in a temporary folder goes with this one, however they end.
-        environment = {
-            "OMP_NUM_THREADS": "1",
-            "VLLM_LOGGING_LEVEL": "WARNING",
-            **os.environ,
-            **ENVIRONMENT,
-            **device,
-            "TMPDIR": scratch,
-        }
+        # What vLLM leaves in a temporary folder goes with this one, however it ends.
+        environment = {**on_device(os.environ, device), "TMPDIR": scratch}
         with template("vLLM", "coresched_vllm.fleet", environment) as processes:
             parsed = processes.parse(flags, str(folder), [POLICY] if routing_prefix else [])
             with booted(processes, 1, {}, {}) as (_, ready):
                 pass
             yield VllmDeployment(processes, parsed, ready, times, f"vLLM {parsed.version}, {folder.name}")
+
+
+def on_device(environ: Mapping[str, str], device: Mapping[str, str]) -> dict[str, str]:
+    """The environment of vLLM's processes on the simulated device whose variables ``device`` has."""
+    if (chosen := environ.get("VLLM_PLUGINS")) is not None:
+        plugins = chosen.split(",")
+    else:
+        points = metadata.entry_points()
+        plugins = [
+            point.name
+            for group in points.groups
+            if group.startswith("vllm.")
+            for point in points.select(group=group)
+        ]
+    return {
+        "OMP_NUM_THREADS": "1",
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        **environ,
+        **ENVIRONMENT,
+        **device,
+        # Not ours, which is for the front end of a server: it would serve metrics.
+        "VLLM_PLUGINS": ",".join(name for name in plugins if name != PLUGIN),
+    }
 
 
 def _require_vllm() -> None:

@@ -35,7 +35,6 @@ def ready(engine: TimedEngine) -> Ready:
         raise InputError("this model has no attention layers, so vLLM has no prefix cache for it")
     usable = layout.num_blocks - 1  # vLLM never hands out the first
     block_tokens = max(spec.block_size for spec in attention)
-    block_bytes = _bytes(layout) / layout.num_blocks
     running = 1
     if states:
         running = states[0].max_memory_usage_bytes(config) // states[0].page_size_bytes
@@ -44,9 +43,8 @@ def ready(engine: TimedEngine) -> Ready:
         longest_prompt=config.model_config.max_model_len - 1,
         longest_request=config.model_config.max_model_len,
         kv_tokens=usable * block_tokens // len(attention),
-        kv_token_bytes=block_bytes * len(attention) / block_tokens,
         state_slots=usable // len(states) if states else None,
-        state_slot_bytes=block_bytes * len(states),
+        state_slot_tokens=len(states) * block_tokens / len(attention),
         slots_per_request=running,
         shared_pool=bool(states),
         max_running_requests=config.scheduler_config.max_num_seqs,
@@ -54,8 +52,3 @@ def ready(engine: TimedEngine) -> Ready:
         prefill_chunk_tokens=config.scheduler_config.max_num_batched_tokens,
         overlap=bool(config.scheduler_config.async_scheduling),
     )
-
-
-def _bytes(layout: Any) -> float:
-    """What the pool takes of the memory."""
-    return float(sum(tensor.size for tensor in layout.kv_cache_tensors))

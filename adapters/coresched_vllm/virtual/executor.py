@@ -61,6 +61,7 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
     """Rank 0 of a model without weights."""
 
     uses_ray = False
+    supports_pp = True  # or vLLM says that another executor would do
 
     @classmethod
     def supports_async_scheduling(cls) -> bool:

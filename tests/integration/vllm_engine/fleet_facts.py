@@ -17,7 +17,7 @@ import msgspec
 from coresched_engine.fleet.deployment import booted
 from coresched_engine.fleet.processes import Template, template
 from coresched_engine.virtual.device import MEMORY, STEP_TIMES, WEIGHTS, read_device
-from coresched_vllm.fleet.deployment import VllmDeployment
+from coresched_vllm.fleet.deployment import VllmDeployment, on_device
 
 from bench.sglang_policies.setups import SHORT_QUEUE
 from coresched.errors import InputError
@@ -51,7 +51,8 @@ def without_pressure(processes: Template, model: str, flags: list[str]) -> dict[
     parsed = processes.parse(flags, model, [])
     with booted(processes, 1, {}, {}) as (_, ready):
         pass
-    engines = VllmDeployment(processes, parsed, ready, read_device(DEVICE).times, "test")
+    times = read_device(DEVICE).times
+    engines = VllmDeployment(processes, parsed, ready, times, "test")
     fields: dict[str, Any] = {
         "name": "run",
         "workers": 2,
@@ -62,7 +63,9 @@ def without_pressure(processes: Template, model: str, flags: list[str]) -> dict[
         "routing": "lbch",
     }
     runs = [simulate_in_lockstep(BATCH, EngineSettings(**fields), engines) for _ in range(2)]
-    runs.append(simulate(BATCH, RunSettings(**fields), engines.model))
+    # Of the deployment's model the fixed cost of a prefill is left out, for its bounds.
+    model = msgspec.structs.replace(engines.model, times=times)
+    runs.append(simulate(BATCH, RunSettings(**fields), model))
     return {
         "metrics": [asdict(run.metrics) for run in runs],
         "turns": [run.turns and asdict(run.turns) for run in runs],
@@ -73,7 +76,7 @@ def without_pressure(processes: Template, model: str, flags: list[str]) -> dict[
 
 def main() -> None:
     asked = json.loads(Path(sys.argv[1]).read_text())
-    with template("vLLM", "coresched_vllm.fleet", {**os.environ, **DEVICE}) as processes:
+    with template("vLLM", "coresched_vllm.fleet", on_device(os.environ, DEVICE)) as processes:
         facts: dict[str, Any] = {
             "refusals": [refusal(processes, *each) for each in asked["refusals"]],
             "pools": [pools(processes, *each) for each in asked["pools"]],

@@ -98,13 +98,14 @@ def test_block_pools_are_those_of_the_closed_forms(facts: dict[str, Any], tmp_pa
         blocks = usable_blocks(layout, POOL_BYTES)
         assert ready["page_size"] == layout.block_tokens, name
         assert ready["kv_tokens"] == blocks * layout.block_tokens // layout.attention_groups, name
-        assert ready["kv_token_bytes"] == pytest.approx(layout.kv_bytes), name
         assert ready["overlap"] == (not flags)
         if layout.state_groups:
             assert ready["state_slots"] == blocks // layout.state_groups, name
-            assert ready["state_slot_bytes"] == layout.state_bytes, name
+            assert ready["state_slot_tokens"] == pytest.approx(layout.state_bytes / layout.kv_bytes), name
+            # Layers of Mamba 2 keep one more state, of a checkpoint, which the closed form does not have.
+            more = name.startswith("Nemotron")
             running = trajectory_blocks(layout, 0, running=True)
-            assert ready["slots_per_request"] * layout.state_groups == running, name
+            assert (ready["slots_per_request"] - more) * layout.state_groups == running, name
         else:
             assert ready["state_slots"] is None
 

@@ -33,9 +33,8 @@ READY = Ready(
     longest_prompt=5_000,
     longest_request=6_000,
     kv_tokens=240_103,
-    kv_token_bytes=8_064.0,
     state_slots=21,
-    state_slot_bytes=75_980_800.0,
+    state_slot_tokens=75_980_800 / 8_064,
     slots_per_request=5,
     shared_pool=False,
     max_running_requests=4,
@@ -175,7 +174,7 @@ def test_pools_of_an_engine_are_those_of_its_worker_model() -> None:
 def test_a_model_without_states_pays_next_to_nothing_for_them() -> None:
     ready = Ready(
         **{name: getattr(READY, name) for name in Ready.__struct_fields__}
-        | {"state_slots": None, "state_slot_bytes": 0.0, "slots_per_request": 1}
+        | {"state_slots": None, "state_slot_tokens": 0.0, "slots_per_request": 1}
     )
     model = worker_model(ready, load_worker_model().times, "dense")
     memory = split_memory(model, model.default_state_ratio * (1 + 1e-9))
