@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from coresched_engine.fleet.deployment import EngineDeployment
 
 TITLE = "coresched simulate"
-FLAGS_HELP = "flags of sglang.launch_server, or of vllm serve"
+FLAGS_HELP = "flags of sglang.launch_server or vllm serve"
 ENGINES: Final = {"sglang": "SGLang", "vllm": "vLLM"}
 """Workers that are engines, with what a person calls them."""
 NEEDED = ("model_config", "memory", "weights")

@@ -185,12 +185,7 @@ def test_a_model_without_states_pays_next_to_nothing_for_them() -> None:
 
 
 def test_one_pool_for_tokens_and_states_is_counted_once() -> None:
-    shared = {
-        "kv_tokens": 12_000,
-        "kv_token_bytes": 1_000.0,
-        "state_slots": 40,
-        "state_slot_bytes": 300_000.0,
-    }
+    shared = {"kv_tokens": 12_000, "state_slots": 40, "state_slot_tokens": 300.0}
     ready = Ready(
         **{name: getattr(READY, name) for name in Ready.__struct_fields__}
         | shared
