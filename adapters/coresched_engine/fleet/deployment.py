@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-import msgspec
+from msgspec.structs import replace
 
 from coresched.errors import InputError
 from coresched.lab.simulator.model import StepTimes, WorkerModel
@@ -36,12 +36,17 @@ class EngineDeployment(ABC):
         self._template = processes
         self._parsed = parsed
         self._ready = ready
-        self._model = worker_model(ready, times, name, mixed=parsed.mixed)
+        self._model = worker_model(ready, times, name)
 
     @property
     def model(self) -> WorkerModel:
         """What the flags make of the device, as a worker model of the simulator's."""
         return self._model
+
+    @property
+    def bounds_model(self) -> WorkerModel:
+        """The same without what not every step, or not every running request, has to pay."""
+        return least_costly(self._model, mixed=self._parsed.mixed, shared_pool=self._ready.shared_pool)
 
     @property
     def policy(self) -> str:
@@ -104,12 +109,8 @@ def booted(
         engine.end()
 
 
-def worker_model(ready: Ready, times: StepTimes, name: str, *, mixed: bool = False) -> WorkerModel:
-    """The pools of an engine in the terms of the simulator's worker.
-
-    A slot costs as many KV tokens as its bytes. ``mixed`` batches, of prefill and decode, are charged one
-    fixed cost for both, so the bounds must not count both.
-    """
+def worker_model(ready: Ready, times: StepTimes, name: str) -> WorkerModel:
+    """The pools of an engine in the terms of the simulator's worker."""
     pool_tokens = ready.kv_tokens
     if ready.state_slots is None:
         per_request, slot_tokens = STATELESS_SLOTS, 1 / STATELESS_SLOTS
@@ -119,8 +120,6 @@ def worker_model(ready: Ready, times: StepTimes, name: str, *, mixed: bool = Fal
         slot_tokens = ready.state_slot_tokens
     if not ready.shared_pool:
         pool_tokens += round(slots * slot_tokens)
-    if mixed:
-        times = msgspec.structs.replace(times, prefill_batch_s=0.0)
     return WorkerModel(
         name=name,
         description="the pools of an engine, as it reports them",
@@ -135,3 +134,22 @@ def worker_model(ready: Ready, times: StepTimes, name: str, *, mixed: bool = Fal
         overlap_schedule=ready.overlap,
         times=times,
     )
+
+
+def least_costly(model: WorkerModel, *, mixed: bool, shared_pool: bool) -> WorkerModel:
+    """The model for lower bounds.
+
+    ``mixed`` steps, of prefill and decode, are charged one fixed cost for both. Out of a ``shared_pool`` a
+    request has the states that it needs, one at least, and not what is reserved for it elsewhere.
+    """
+    if mixed:
+        model = replace(model, times=replace(model.times, prefill_batch_s=0.0))
+    if shared_pool:
+        state_tokens = model.request_state_tokens // model.slots_per_request
+        model = replace(
+            model,
+            slots_per_request=1,
+            running_request_slots=1.0,
+            request_state_tokens=max(1, state_tokens),
+        )
+    return model

@@ -51,8 +51,7 @@ def without_pressure(processes: Template, model: str, flags: list[str]) -> dict[
     parsed = processes.parse(flags, model, [])
     with booted(processes, 1, {}, {}) as (_, ready):
         pass
-    times = read_device(DEVICE).times
-    engines = VllmDeployment(processes, parsed, ready, times, "test")
+    engines = VllmDeployment(processes, parsed, ready, read_device(DEVICE).times, "test")
     fields: dict[str, Any] = {
         "name": "run",
         "workers": 2,
@@ -63,9 +62,7 @@ def without_pressure(processes: Template, model: str, flags: list[str]) -> dict[
         "routing": "lbch",
     }
     runs = [simulate_in_lockstep(BATCH, EngineSettings(**fields), engines) for _ in range(2)]
-    # Of the deployment's model the fixed cost of a prefill is left out, for its bounds.
-    model = msgspec.structs.replace(engines.model, times=times)
-    runs.append(simulate(BATCH, RunSettings(**fields), model))
+    runs.append(simulate(BATCH, RunSettings(**fields), engines.model))
     return {
         "metrics": [asdict(run.metrics) for run in runs],
         "turns": [run.turns and asdict(run.turns) for run in runs],

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 
 import pytest
-from coresched_engine.fleet.deployment import STATELESS_SLOTS, worker_model
+from coresched_engine.fleet.deployment import STATELESS_SLOTS, least_costly, worker_model
 from coresched_engine.fleet.processes import Engine, ProcessEndedError
 from coresched_engine.fleet.wire import (
     Advance,
@@ -168,7 +168,8 @@ def test_pools_of_an_engine_are_those_of_its_worker_model() -> None:
     assert abs(memory.kv_tokens - READY.kv_tokens) <= 1
     assert memory.slot_units == 21 * SLOT_UNITS
     assert memory.max_running == READY.max_running_requests
-    assert worker_model(READY, times, "mine", mixed=True).times.prefill_batch_s == 0
+    assert least_costly(model, mixed=True, shared_pool=False).times.prefill_batch_s == 0
+    assert least_costly(model, mixed=False, shared_pool=False) == model
 
 
 def test_a_model_without_states_pays_next_to_nothing_for_them() -> None:
@@ -191,6 +192,8 @@ def test_one_pool_for_tokens_and_states_is_counted_once() -> None:
         | shared
         | {"slots_per_request": 2, "shared_pool": True, "page_size": 100}
     )
-    model = worker_model(ready, load_worker_model().times, "shared", mixed=True)
+    model = worker_model(ready, load_worker_model().times, "shared")
     assert model.pool_tokens == 12_000
     assert model.request_state_tokens == 600
+    bounds = least_costly(model, mixed=True, shared_pool=True)
+    assert (bounds.request_state_tokens, bounds.slots_per_request) == (300, 1)
