@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from coresched.capacity.profile import profile_of
-from coresched.lab.plans import at_ratio, by_paper, by_peak
+from coresched.lab.plans import at_ratio, by_paper, by_peak, by_pool
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.settings import EngineSettings, RunSettings
 from coresched.trajectory.schema import Trajectory
@@ -59,11 +59,13 @@ def mechanism_ladder(
     """
     profile = profile_of(trajectories)
     guess = by_paper(profile, model).concurrency
-    if choices.state_ratio is None:
+    balanced = engine is None or engine.unbalanced is None
+    if not balanced:
+        planned = by_pool(profile, model, guess)
+    elif choices.state_ratio is None:
         planned = by_peak(profile, model, guess)
     else:
         planned = at_ratio(profile, model, choices.state_ratio, guess)
-    balanced = engine is None or engine.unbalanced is None
     default = at_ratio(profile, model, model.default_state_ratio, guess) if balanced else planned
     ratio = planned.ratio
     reference = min(choices.workers * planned.concurrency, len(trajectories))

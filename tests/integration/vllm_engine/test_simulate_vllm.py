@@ -11,7 +11,6 @@ import pytest
 from integration.vllm_engine.environment import OFFLINE
 from unit.capacity.model_configs import CONFIGS, write_config
 
-from bench.sglang_policies.models import write_model
 from bench.sglang_policies.setups import SHORT_QUEUE
 from coresched import footprint
 from coresched.capacity.vllm import trajectory_blocks, usable_blocks
@@ -43,7 +42,7 @@ REFUSALS = [
         "--weights is 60 GiB; --gpu-memory-utilization 0.5 of --memory",
     ),
     (
-        ["--max-model-len", "262144", "--kv-cache-memory-bytes", "1G"],
+        ["--max-model-len", "32768", "--kv-cache-memory-bytes", "64M"],
         [],
         "vLLM refuses this: To serve at least",
     ),
@@ -58,11 +57,12 @@ def environment(**more: str) -> dict[str, str]:
 def facts(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("fleet")
 
-    def model(name: str) -> str:
-        (folder / name).mkdir(exist_ok=True)
-        return str(write_config(folder / name, CONFIGS[name]).parent)
+    def model(name: str, **other: Any) -> str:
+        place = folder / "-".join([name, *other])
+        place.mkdir(exist_ok=True)
+        return str(write_config(place, CONFIGS[name] | other).parent)
 
-    short, dense = ["--max-model-len", "32768"], model("Qwen3-32B")
+    short, dense = ["--max-model-len", "32768"], model("Qwen3-32B", num_hidden_layers=4)
     asked = {
         "pools": [[model(name), [*short, "-tp", str(tp), *flags]] for name, tp, flags in POOLS],
         "refusals": [[dense, flags, policies] for flags, policies, _ in REFUSALS]
@@ -143,13 +143,15 @@ def test_the_ladder_runs_on_real_engines(vllm_python: Path, tmp_path: Path) -> N
         SHORT_QUEUE, samples=24, turns=4, initial_prompt_tokens=2_000, output_tokens=16, response_tokens=600
     ).trajectories(0)
     write_trajectories(tmp_path / "traces.jsonl", batch)
-    model = write_model("qwen3-next-80b-a3b", tmp_path)
+    config = CONFIGS["Qwen3-Next-80B-A3B"] | {"num_hidden_layers": 8}
+    (tmp_path / "model").mkdir()
+    model = write_config(tmp_path / "model", config).parent
     command = (
         *(vllm_python, "-m", "coresched", "simulate", "traces.jsonl", "--worker", "vllm", "--json"),
         *("--runs", "lbch,routing-prefix", "--model-config", model, "--memory", "80GiB"),
         # More trajectories at once than two workers hold.
         *("--weights", "50GiB", "--sample-concurrency", "20", "--label-capacity", "12"),
-        *("--", "--max-model-len", "16384", "--max-num-seqs", "4", "--kv-cache-memory-bytes", "1800M"),
+        *("--", "--max-model-len", "16384", "--max-num-seqs", "4", "--kv-cache-memory-bytes", "190M"),
     )
     done = subprocess.run(
         command,
@@ -169,4 +171,4 @@ def test_the_ladder_runs_on_real_engines(vllm_python: Path, tmp_path: Path) -> N
         assert run["settings"]["state_ratio"] is None
     assert ours["cache_reuse"] > fcfs["cache_reuse"] + 0.05
     assert ours["later_turns_without_hit"] < fcfs["later_turns_without_hit"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["qwen3-next-80b-a3b", "traces.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "traces.jsonl"]
