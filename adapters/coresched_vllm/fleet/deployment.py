@@ -71,7 +71,7 @@ def on_device(environ: Mapping[str, str], device: Mapping[str, str]) -> dict[str
         points = metadata.entry_points()
         plugins = [
             point.name
-            for group in points.groups
+            for group in sorted(points.groups)
             if group.startswith("vllm.")
             for point in points.select(group=group)
         ]
