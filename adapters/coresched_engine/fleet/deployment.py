@@ -59,8 +59,10 @@ class EngineDeployment(ABC):
         return self._ready.state_slots is not None and not self._ready.shared_pool
 
     @property
-    def unbalanced(self) -> str:
-        """Why there is nothing to balance where the pools are not split."""
+    def unbalanced(self) -> str | None:
+        """Why there are no two pools to balance; None where there are."""
+        if self.split_pools:
+            return None
         if self._ready.state_slots is None:
             return "this model has no recurrent states"
         return f"{self._template.engine} keeps KV and states in one pool"

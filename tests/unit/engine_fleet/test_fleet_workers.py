@@ -5,9 +5,10 @@ import threading
 from array import array
 from collections.abc import Callable, Iterator
 from math import inf
+from types import SimpleNamespace
 
 import pytest
-from coresched_engine.fleet.deployment import STATELESS_SLOTS, least_costly, worker_model
+from coresched_engine.fleet.deployment import STATELESS_SLOTS, EngineDeployment, least_costly, worker_model
 from coresched_engine.fleet.processes import Engine, ProcessEndedError
 from coresched_engine.fleet.wire import (
     Advance,
@@ -17,6 +18,7 @@ from coresched_engine.fleet.wire import (
     Counts,
     Ended,
     Failed,
+    Parsed,
     Ready,
     Submit,
 )
@@ -26,6 +28,7 @@ from simulated import trajectory
 from coresched.errors import InputError
 from coresched.lab.simulator.memory import SLOT_UNITS, split_memory
 from coresched.lab.simulator.model import load_worker_model
+from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.workload import build_workload
 
 READY = Ready(
@@ -197,3 +200,26 @@ def test_one_pool_for_tokens_and_states_is_counted_once() -> None:
     assert model.request_state_tokens == 600
     bounds = least_costly(model, mixed=True, shared_pool=True)
     assert (bounds.request_state_tokens, bounds.slots_per_request) == (300, 1)
+
+
+class Deployment(EngineDeployment):
+    longer = "--memory"
+
+    def arguments(self, settings: RunSettings) -> dict[str, object]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("pools", "said"),
+    [
+        ({}, None),
+        ({"shared_pool": True}, "an engine keeps KV and states in one pool"),
+        ({"state_slots": None}, "this model has no recurrent states"),
+    ],
+)
+def test_why_there_is_nothing_to_balance(pools: dict[str, object], said: str | None) -> None:
+    ready = Ready(**{name: getattr(READY, name) for name in Ready.__struct_fields__} | pools)
+    template = SimpleNamespace(engine="an engine")
+    parsed = Parsed(version="1", policy="fcfs", policies=["fcfs"], given=[], mixed=False)
+    times = load_worker_model().times
+    assert Deployment(template, parsed, ready, times, "mine").unbalanced == said  # type: ignore[arg-type]
