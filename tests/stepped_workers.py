@@ -104,6 +104,10 @@ class TwinDeployment:
 
     model: WorkerModel
 
+    @property
+    def bounds_model(self) -> WorkerModel:
+        return self.model
+
     @contextmanager
     def workers(
         self, batch: Sequence[Trajectory], workload: Workload, settings: RunSettings

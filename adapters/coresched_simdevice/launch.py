@@ -15,11 +15,14 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Final
 
+from coresched_engine.virtual.device import read_device
+from coresched_engine.virtual.model_config import config_file, model_name
+
 from coresched.capacity.observed import ObservedPools, observe_engine
 from coresched.errors import InputError
 from coresched.listen import listen_address
 from coresched_simdevice import configuration
-from coresched_simdevice.model_directory import config_file, has_tokenizer, model_name, write_model_directory
+from coresched_simdevice.model_directory import has_tokenizer, write_model_directory
 from coresched_simdevice.server_log import ServerLog
 
 PLATFORM: Final = "coresched-simdevice"
@@ -80,7 +83,7 @@ def serving(
     Raises InputError, before anything is started, for what cannot be used, and ServerEnded if the server ends
     before it is healthy.
     """
-    configuration.read_device(device, called)
+    read_device(device, called)
     require_sglang()
     config = config_file(model)
     if given := [flag for flag in ("--model-path", "--model") if option(flags, flag) is not None]:

@@ -1,9 +1,10 @@
 """A model directory for SGLang out of a config.json alone: its tokenizer makes every byte of text a token."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any, Final
+
+from coresched_engine.virtual.model_config import write_config_directory
 
 from coresched.capacity.fields import one_line, shown
 from coresched.errors import InputError
@@ -23,35 +24,6 @@ CHAT_TEMPLATE: Final = (
 
 def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in TOKENIZER_FILES)
-
-
-def config_file(path: str) -> Path:
-    """The config.json that ``path`` names, itself or its folder. Raises InputError naming the fix."""
-    file = Path(path)
-    if file.is_dir():
-        file = file / "config.json"
-    name = one_line(str(file))
-    try:
-        config = json.loads(file.read_bytes())
-    except OSError as problem:
-        reason = problem.strerror or type(problem).__name__
-        raise InputError(
-            f"--model-config {name}: cannot be read ({reason}); give the model's config.json, or a folder "
-            "with it"
-        ) from None
-    except (ValueError, RecursionError) as problem:
-        reason = str(problem).splitlines()[0]
-        raise InputError(f"--model-config {name}: is not JSON ({reason}); give a config.json") from None
-    if not isinstance(config, dict) or not isinstance(config.get("architectures"), list):
-        raise InputError(f"--model-config {name}: has no architectures; give the model's config.json")
-    return file
-
-
-def model_name(config: Path) -> str:
-    """What the model of a config file is called: the file's name, or its folder's where it is config.json."""
-    path = Path(os.path.abspath(config))  # as it is named: in Hugging Face's cache it is a link to a hash
-    name = path.stem if path.stem != "config" else path.parent.name
-    return name.replace(":", "-") or "model"  # SGLang takes no colon in a model's name
 
 
 def write_model_directory(config: Path, folder: Path) -> None:
@@ -79,14 +51,6 @@ def write_model_directory(config: Path, folder: Path) -> None:
             }
         )
     )
-
-
-def write_config_directory(config: Path, folder: Path) -> None:
-    """Fill ``folder`` with the config and what it needs to be read; no tokenizer."""
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_bytes(config.read_bytes())
-    for source in config.parent.glob("*.py"):  # a configuration class that is not SGLang's own
-        (folder / source.name).write_bytes(source.read_bytes())
 
 
 def _vocabulary(config: dict[str, Any]) -> list[int]:

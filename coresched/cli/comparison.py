@@ -29,7 +29,7 @@ from coresched.lab.simulator.model import load_worker_model
 from coresched.trajectory.schema import Trajectory
 
 if TYPE_CHECKING:
-    from coresched_simdevice.fleet.deployment import EngineDeployment
+    from coresched_engine.fleet.deployment import EngineDeployment
 
 TABLE_WIDTH = 78
 
@@ -50,14 +50,13 @@ def run_comparison(
     if engines is None:
         model, engine = load_worker_model(args.worker_model or args.default_worker_model), None
     else:
-        model, engine = engines.model, Engine(engines.policy, engines.has_states)
-        if args.state_ratio is not None and not engines.has_states:
-            raise InputError(
-                f"--state-ratio is {args.state_ratio:g}; this model has no recurrent states, so leave it out"
-            )
+        model, engine = engines.model, Engine(engines.policy, engines.unbalanced)
+        if args.state_ratio is not None and engines.unbalanced is not None:
+            raise InputError(f"--state-ratio is {args.state_ratio:g}; {engines.unbalanced}, so leave it out")
+    unbalanced = None if engine is None else engine.unbalanced
     rungs = mechanism_ladder(trajectories, model, choices_of(args), engine)
     if chosen := getattr(args, "runs", None):
-        rungs = _chosen(rungs, chosen)
+        rungs = _chosen(rungs, chosen, unbalanced)
     errors = Console(stderr=True)
     with _progress(errors) as bar:
         task = bar.add_task("", total=len(rungs) * len(trajectories), name="starting")
@@ -75,7 +74,7 @@ def run_comparison(
             absent_environment_s=getattr(args, "absent_environment_s", None),
             progress=progress,
             deployment=engines,
-            has_states=engines is None or engines.has_states,
+            unbalanced=unbalanced,
         )
     if report is not None:
         write_whole(report, comparison_page(comparison), "--report")
@@ -95,10 +94,11 @@ def report_of(args: argparse.Namespace) -> Path | None:
     return report
 
 
-def _chosen(rungs: Sequence[Rung], names: Sequence[str]) -> list[Rung]:
+def _chosen(rungs: Sequence[Rung], names: Sequence[str], unbalanced: str | None) -> list[Rung]:
     found = {rung.settings.name: rung for rung in rungs}
     if unknown := [name for name in names if name not in found]:
-        raise InputError(f"--runs has {unknown[0]!r}; the runs are {', '.join(found)}")
+        reason = "" if unbalanced is None else f" {unbalanced};"
+        raise InputError(f"--runs has {unknown[0]!r};{reason} the runs are {', '.join(found)}")
     return [rung for name, rung in found.items() if name in names]
 
 
@@ -137,6 +137,8 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     adds.add_column()
     for rung in comparison.rungs:
         adds.add_row(rung.settings.name, rung.adds)
+    if comparison.unbalanced is not None:
+        adds.add_row("balanced-pools", f"left out: {comparison.unbalanced}")
     console.print(adds)
     console.print()
     console.print(

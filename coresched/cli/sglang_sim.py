@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coresched.cli.device_options import add_device_options, device_variables
 from coresched.cli.parser import CommandParser, add_command, number
-from coresched.cli.sglang_options import FLAGS_HELP, add_device_options, device_variables
 from coresched.files import require_writable
 
 if TYPE_CHECKING:
@@ -45,19 +45,19 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="S",
         help="seconds that SGLang may take until it is healthy (default %(default)g)",
     )
-    parser.take_flags(FLAGS_HELP)
+    parser.take_flags("flags of sglang.launch_server")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without the adapter.
-    from coresched_simdevice import configuration
+    from coresched_engine.virtual.device import SPEED
     from coresched_simdevice.launch import ServerEnded, serving
 
     if args.log is not None:
         require_writable(args.log, "--log")
     device, called = device_variables(args)
-    device[configuration.SPEED], called[configuration.SPEED] = repr(args.speed), "--speed"
+    device[SPEED], called[SPEED] = repr(args.speed), "--speed"
     healthy = False
     try:
         with serving(

@@ -20,8 +20,7 @@ WORTH_SAYING = 0.01
 class Comparison:
     """Finished runs of one batch; the first is the reference.
 
-    ``has_states`` is whether the model that is served has recurrent states, so that a state ratio means
-    something.
+    ``unbalanced`` is why there are no two pools to balance, and so no state ratio; None where there are.
     """
 
     title: str
@@ -29,7 +28,7 @@ class Comparison:
     model: WorkerModel
     rungs: list[Rung]
     runs: list[SimulatedRun]
-    has_states: bool = True
+    unbalanced: str | None = None
 
     @property
     def verdict(self) -> str:
@@ -67,7 +66,7 @@ def compare(
     absent_environment_s: float | None = None,
     progress: Callable[[str, int], None] | None = None,
     deployment: Deployment | None = None,
-    has_states: bool = True,
+    unbalanced: str | None = None,
 ) -> Comparison:
     """Simulate every rung in turn, on workers of ``model`` or on those of ``deployment``.
 
@@ -91,7 +90,7 @@ def compare(
             )
         runs.append(run)
         report(len(trajectories))
-    return Comparison(title, workload, model, list(rungs), runs, has_states)
+    return Comparison(title, workload, model, list(rungs), runs, unbalanced)
 
 
 COLUMNS = ("run", "makespan", "gain", "cache reuse", "new prefill", "L5", "imbalance", "x bound")
@@ -136,6 +135,7 @@ def turn_rows(comparison: Comparison) -> list[tuple[str, ...]]:
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
     """The comparison as plain data: ``{"workload", "worker_model", "runs": [...]}``, baseline first."""
+    unused = {} if comparison.unbalanced is None else {"state_ratio": None}
     return {
         "workload": comparison.workload,
         "worker_model": comparison.model.name,
@@ -147,7 +147,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
                 **({} if run.turns is None else asdict(run.turns)),
                 "lower_bound_s": run.bounds.best,
                 "bounds": asdict(run.bounds),
-                "settings": asdict(run.settings) | ({} if comparison.has_states else {"state_ratio": None}),
+                "settings": asdict(run.settings) | unused,
             }
             for rung, run in zip(comparison.rungs, comparison.runs, strict=True)
         ],

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from coresched.capacity.profile import profile_of
-from coresched.lab.plans import at_ratio, by_paper, by_peak
+from coresched.lab.plans import at_ratio, by_paper, by_peak, by_pool
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.settings import EngineSettings, RunSettings
 from coresched.trajectory.schema import Trajectory
@@ -44,8 +44,8 @@ class Engine:
 
     worker_policy: str
     """Its own name of the baseline's policy."""
-    has_states: bool
-    """Whether the model has recurrent states; else there are no two pools to balance, and no such run."""
+    unbalanced: str | None
+    """Why there are no two pools to balance, and so no such run; None where there are."""
 
 
 def mechanism_ladder(
@@ -59,11 +59,14 @@ def mechanism_ladder(
     """
     profile = profile_of(trajectories)
     guess = by_paper(profile, model).concurrency
-    default = at_ratio(profile, model, model.default_state_ratio, guess)
-    if choices.state_ratio is None:
+    balanced = engine is None or engine.unbalanced is None
+    if not balanced:
+        planned = by_pool(profile, model, guess)
+    elif choices.state_ratio is None:
         planned = by_peak(profile, model, guess)
     else:
         planned = at_ratio(profile, model, choices.state_ratio, guess)
+    default = at_ratio(profile, model, model.default_state_ratio, guess) if balanced else planned
     ratio = planned.ratio
     reference = min(choices.workers * planned.concurrency, len(trajectories))
     default_reference = min(choices.workers * default.concurrency, len(trajectories))
@@ -72,7 +75,6 @@ def mechanism_ladder(
     def unified(limit: int) -> int:
         return limit if environment is None else min(limit, environment)
 
-    has_states = engine is None or engine.has_states
     baseline = (RunSettings if engine is None else EngineSettings)(
         name="baseline",
         workers=choices.workers,
@@ -95,7 +97,7 @@ def mechanism_ladder(
         state_ratio=ratio,
         sample_concurrency=choices.sample_concurrency or reference,
     )
-    lbch = replace(pools if has_states else decoupled, name="lbch", routing="lbch")
+    lbch = replace(pools if balanced else decoupled, name="lbch", routing="lbch")
     prefix = replace(lbch, name="routing-prefix", worker_policy="routing-prefix")
     coordinated = replace(prefix, name="coordinated", environment_policy="caas")
     limit = "no environment limit" if environment is None else f"C_E = {environment}"
@@ -104,7 +106,7 @@ def mechanism_ladder(
         Rung(
             baseline,
             f"one limit for samples and environments (C_S = {baseline.sample_concurrency}, {limit}), "
-            + (f"r = {baseline.state_ratio:.3g}, " if has_states else "")
+            + (f"r = {baseline.state_ratio:.3g}, " if balanced else "")
             + f"{policy}, cache-aware routing",
         ),
         Rung(
@@ -127,4 +129,4 @@ def mechanism_ladder(
             + ("; without an environment limit there is no queue" if environment is None else ""),
         ),
     ]
-    return [rung for rung in rungs if has_states or rung.settings is not pools]
+    return [rung for rung in rungs if balanced or rung.settings is not pools]

@@ -80,6 +80,39 @@ class SplitPools:
         return "kv" if demand.kv_units > self._memory.pages else "state"
 
 
+class OnePool:
+    """Memory of an engine that has one pool for KV and states, to `estimate_peak`; units are KV tokens."""
+
+    def __init__(self, model: WorkerModel) -> None:
+        self._model = model
+        page = model.page_tokens
+        self.footing = Footing(
+            kv_units=lambda tokens: ceil(tokens / page) * page,
+            shared_units=lambda tokens: tokens // page * page,
+            running_units=model.request_state_tokens,
+            idle_units=model.request_state_tokens // model.slots_per_request,
+        )
+
+    def fits(self, demand: Demand) -> bool:
+        """The largest demand for both at one moment, and the requests that the engine runs."""
+        model = self._model
+        return demand.units <= model.pool_tokens and demand.running <= model.max_running_requests
+
+    def limit(self, demand: Demand) -> Limit:
+        return "memory"
+
+
+def by_pool(profile: WorkloadProfile, model: WorkerModel, guess: int | None = None) -> Point:
+    """The default estimate where KV and states share one pool, as `coresched plan` makes it for vLLM.
+
+    There is no ratio to choose. Raises InputError when not even one trajectory fits.
+    """
+    estimate = estimate_peak(profile, OnePool(model), guess=guess)
+    if estimate is None:
+        raise _nothing_fits(model)
+    return Point(model.default_state_ratio, estimate.concurrency)
+
+
 def by_peak(profile: WorkloadProfile, model: WorkerModel, guess: int | None = None) -> Point:
     """The default estimate: slots set outright to the demand, the rest KV.
 

@@ -3,20 +3,13 @@
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from process_table import gone
+from simulate_command import SimulateCommand
 
 from coresched.cli.main import main
-from coresched.trajectory.generator import generate
-from coresched.trajectory.writer import write_trajectories
-
-CHECKOUT = Path(__file__).parents[2]
 
 # As much of SGLang as is used until an engine boots, which then does what STAND_IN says.
 PACKAGE = {
@@ -60,55 +53,9 @@ time.sleep(600)
 ENTRY_POINTS = "[sglang.srt.platforms]\ncoresched-simdevice = coresched_simdevice.platform:activate\n"
 
 
-class Command:
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.facts = folder, folder / "facts"
-        packages = folder / "packages"
-        for name, text in PACKAGE.items():
-            file = packages / "sglang" / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
-        metadata = packages / "coresched-0.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text("Name: coresched\nVersion: 0\n")
-        (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
-        (folder / "config.json").write_text(json.dumps({"architectures": ["Qwen3ForCausalLM"]}))
-        write_trajectories(folder / "t.jsonl", generate("terminal", 4, 1))
-
-    def start(self, mode: str, flags: Sequence[str] = ()) -> "subprocess.Popen[str]":
-        command = (
-            *(sys.executable, "-m", "coresched", "simulate", "t.jsonl", "--worker", "sglang"),
-            *("--model-config", "config.json", "--memory", "80GiB", "--weights", "50GiB", "--", *flags),
-        )
-        paths = (self.folder / "packages", CHECKOUT, CHECKOUT / "adapters")
-        environ = os.environ | {
-            "PYTHONPATH": os.pathsep.join(map(str, paths)),
-            "STAND_IN": mode,
-            "STAND_IN_FACTS": str(self.facts),
-        }
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            command, cwd=self.folder, env=environ, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-        )
-
-    def run(self, mode: str, flags: Sequence[str] = ()) -> tuple[int, str]:
-        with self.start(mode, flags) as process:
-            out, errors = process.communicate(timeout=120)
-        assert out == ""
-        return process.returncode, errors
-
-    def pids(self) -> list[int]:
-        """Of an engine that is booting, and of the process that it was forked from."""
-        deadline = time.monotonic() + 60
-        while not (self.facts.exists() and self.facts.read_text().endswith("\n")):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        return [int(word) for word in self.facts.read_text().split()]
-
-
 @pytest.fixture
-def command(tmp_path: Path) -> Command:
-    return Command(tmp_path)
+def command(tmp_path: Path) -> SimulateCommand:
+    return SimulateCommand(tmp_path, "sglang", PACKAGE, ENTRY_POINTS)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +70,7 @@ def command(tmp_path: Path) -> Command:
     ],
 )
 def test_flags_that_cannot_be_used_are_refused_before_anything_boots(
-    command: Command, flags: list[str], said: str
+    command: SimulateCommand, flags: list[str], said: str
 ) -> None:
     code, errors = command.run("dies", flags)
     assert code == 2
@@ -133,7 +80,7 @@ def test_flags_that_cannot_be_used_are_refused_before_anything_boots(
     assert not command.facts.exists()
 
 
-def test_a_worker_that_dies_is_named_with_its_exit_code_and_last_words(command: Command) -> None:
+def test_a_worker_that_dies_is_named_with_its_exit_code_and_last_words(command: SimulateCommand) -> None:
     code, errors = command.run("dies")
     assert code == 1
     *said, last = errors.splitlines()
@@ -142,7 +89,7 @@ def test_a_worker_that_dies_is_named_with_its_exit_code_and_last_words(command: 
     assert all(map(gone, command.pids()))
 
 
-def test_a_worker_that_fails_says_why(command: Command) -> None:
+def test_a_worker_that_fails_says_why(command: SimulateCommand) -> None:
     code, errors = command.run("raises")
     assert code == 1
     last = errors.splitlines()[-1]
@@ -150,7 +97,7 @@ def test_a_worker_that_fails_says_why(command: Command) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_all_processes(command: Command, number: int, code: int) -> None:
+def test_a_signal_ends_all_processes(command: SimulateCommand, number: int, code: int) -> None:
     with command.start("hangs") as process:
         pids = command.pids()
         assert len(pids) == 2
@@ -163,8 +110,8 @@ def test_a_signal_ends_all_processes(command: Command, number: int, code: int) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--memory", "80GiB"], "--memory is given, which is for SGLang; add --worker sglang"),
-        (["--", "--tp", "2"], "--tp stands behind --, as SGLang's flags do; add --worker sglang"),
+        (["--memory", "80GiB"], "--memory is given, which is for engines; add --worker sglang"),
+        (["--", "--tp", "2"], "--tp stands behind --, as an engine's flags do; add --worker sglang"),
         (["--worker", "sglang", "--memory", "80GiB"], "--model-config is not given; --worker sglang needs"),
         (
             [
@@ -190,7 +137,7 @@ def test_a_signal_ends_all_processes(command: Command, number: int, code: int) -
     ],
 )
 def test_options_that_do_not_go_together_are_refused_in_one_line(
-    command: Command,
+    command: SimulateCommand,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
@@ -204,7 +151,7 @@ def test_options_that_do_not_go_together_are_refused_in_one_line(
 
 
 def test_runs_are_chosen_by_name(
-    command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: SimulateCommand, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(command.folder)
     assert main(["simulate", "t.jsonl", "--json", "--runs", "coordinated,lbch"]) == 0

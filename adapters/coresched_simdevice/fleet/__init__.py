@@ -1,1 +1,1 @@
-"""Several virtual engines, each in a process of its own, as the workers of the lab's lockstep runs."""
+"""SGLang's own schedulers as the workers of the lab's lockstep runs."""

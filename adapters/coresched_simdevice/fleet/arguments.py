@@ -4,9 +4,10 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from coresched_engine.fleet.wire import Parsed
+
 from coresched.errors import InputError
 from coresched_simdevice import flags as device_flags
-from coresched_simdevice.fleet.wire import Parsed
 from coresched_simdevice.virtual.boot import DEVICE_ARGS
 
 ONE_RANK = {

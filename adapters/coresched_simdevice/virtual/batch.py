@@ -7,13 +7,14 @@ from itertools import count
 from math import inf
 from typing import Literal, TypeVar
 
+from coresched_engine.virtual.conversation import Conversation
+
 from coresched.batch.coordinator import Coordinator
 from coresched.lab.metrics import measure, percentile
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.workload import NO_ENVIRONMENT, Column, build_workload
 from coresched.trajectory.schema import Trajectory
 from coresched_simdevice.configuration import device
-from coresched_simdevice.virtual.conversation import Conversation
 from coresched_simdevice.virtual.engine import VirtualEngine
 from coresched_simdevice.virtual.finished import Finished
 

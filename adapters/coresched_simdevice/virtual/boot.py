@@ -8,8 +8,10 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from coresched_engine.virtual.device import MEMORY, WEIGHTS
+
 from coresched.errors import InputError
-from coresched_simdevice.configuration import ENABLE, MEMORY, WEIGHTS, enabled
+from coresched_simdevice.configuration import ENABLE, enabled
 from coresched_simdevice.virtual.clock import VirtualClock, VirtualTime
 
 # What the simulated device needs, unless the caller says otherwise. Without a tokenizer: requests are tokens.

@@ -10,8 +10,10 @@ from itertools import count
 from math import inf, isfinite
 from typing import Any
 
+from coresched_engine.virtual.timeline import DeviceTimeline
+
 from coresched.errors import InputError
-from coresched_simdevice.timeline import DeviceTimeline, install
+from coresched_simdevice.timeline import install
 from coresched_simdevice.virtual.boot import boot_scheduler
 from coresched_simdevice.virtual.clock import VirtualClock
 from coresched_simdevice.virtual.finished import Finished, Live

@@ -59,7 +59,8 @@ def test_what_stands_before_the_dashes_is_refused_with_the_hint(
     with pytest.raises(SystemExit) as ended:
         main(argv)
     assert ended.value.code == 2
+    others = " or vllm serve" if argv[0] == "simulate" else ""
     assert capsys.readouterr().err == (
-        f"coresched {argv[0]}: unrecognized arguments: {named}; flags of sglang.launch_server stand behind "
-        f"-- (see coresched {argv[0]} --help)\n"
+        f"coresched {argv[0]}: unrecognized arguments: {named}; flags of sglang.launch_server{others} stand "
+        f"behind -- (see coresched {argv[0]} --help)\n"
     )

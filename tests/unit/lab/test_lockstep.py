@@ -90,12 +90,12 @@ def ladder_of(engine: Engine, deployment: TwinDeployment) -> Comparison:
         title="t",
         workload="w",
         deployment=deployment,
-        has_states=engine.has_states,
+        unbalanced=engine.unbalanced,
     )
 
 
 def test_an_engine_without_states_has_no_pools_to_balance_and_no_ratio() -> None:
-    comparison = ladder_of(Engine("lpm", has_states=False), TwinDeployment(MODEL))
+    comparison = ladder_of(Engine("lpm", unbalanced="one pool"), TwinDeployment(MODEL))
     names = [run.settings.name for run in comparison.runs]
     assert names == ["baseline", "decoupled", "lbch", "routing-prefix", "coordinated"]
     assert [run.settings.worker_policy for run in comparison.runs] == ["lpm"] * 3 + ["routing-prefix"] * 2
@@ -107,7 +107,7 @@ def test_an_engine_without_states_has_no_pools_to_balance_and_no_ratio() -> None
 
 
 def test_tables_and_report_have_what_the_workers_tell() -> None:
-    comparison = ladder_of(Engine("fcfs", has_states=True), TwinDeployment(MODEL))
+    comparison = ladder_of(Engine("fcfs", unbalanced=None), TwinDeployment(MODEL))
     assert [row[0] for row in turn_rows(comparison)] == [rung.settings.name for rung in comparison.rungs]
     assert "Turns inside the workers" in comparison_page(comparison)
     assert {"later_turns_without_hit", "queue_p95_s"} <= as_json(comparison)["runs"][0].keys()

@@ -2,8 +2,9 @@
 
 import time
 
+from coresched_engine.virtual.timeline import DeviceTimeline
 from coresched_simdevice import timeline
-from coresched_simdevice.timeline import DeviceTimeline, StepEvent, WallClock
+from coresched_simdevice.timeline import StepEvent, WallClock
 
 
 class NumberClock:

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from coresched_simdevice.model_directory import config_file, has_tokenizer, model_name, write_model_directory
+from coresched_engine.virtual.model_config import config_file, model_name
+from coresched_simdevice.model_directory import has_tokenizer, write_model_directory
 
 from coresched.errors import InputError
 

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from coresched_engine.virtual.device import MEMORY, SPEED, STEP_TIMES, WEIGHTS, read_device
 from coresched_simdevice import configuration
-from coresched_simdevice.configuration import MEMORY, SPEED, STEP_TIMES, WEIGHTS, enabled, read_device
+from coresched_simdevice.configuration import enabled
 from coresched_simdevice.platform import activate
 from coresched_simdevice.plugin import register
 

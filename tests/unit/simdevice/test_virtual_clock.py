@@ -3,7 +3,8 @@
 from math import inf
 
 import pytest
-from coresched_simdevice.timeline import DeviceTimeline, StepEvent
+from coresched_engine.virtual.timeline import DeviceTimeline
+from coresched_simdevice.timeline import StepEvent
 from coresched_simdevice.virtual.clock import UNSET_BEFORE, VirtualClock, VirtualTime
 from coresched_simdevice.virtual.stepped import SteppedThread
 

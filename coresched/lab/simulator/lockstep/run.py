@@ -38,7 +38,7 @@ def simulate_in_lockstep(
         outcome = cluster.run(progress)
     bounds = lower_bounds(
         workload,
-        model,
+        deployment.bounds_model,
         workers=settings.workers,
         environment_concurrency=settings.environment_concurrency,
         shared_prefixes_cached=True,

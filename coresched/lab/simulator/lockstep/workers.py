@@ -61,7 +61,11 @@ class Deployment(Protocol):
 
     @property
     def model(self) -> WorkerModel:
-        """Memory and step times of one worker: what a run is planned with, and bounded by."""
+        """Memory and step times of one worker: what a run is planned with."""
+
+    @property
+    def bounds_model(self) -> WorkerModel:
+        """The same for its lower bounds: no worker is faster, or runs more requests at once."""
 
     def workers(
         self, batch: Sequence[Trajectory], workload: Workload, settings: RunSettings

@@ -5,11 +5,12 @@ import threading
 from array import array
 from collections.abc import Callable, Iterator
 from math import inf
+from types import SimpleNamespace
 
 import pytest
-from coresched_simdevice.fleet.deployment import STATELESS_SLOTS, worker_model
-from coresched_simdevice.fleet.processes import Engine, ProcessEndedError
-from coresched_simdevice.fleet.wire import (
+from coresched_engine.fleet.deployment import STATELESS_SLOTS, EngineDeployment, least_costly, worker_model
+from coresched_engine.fleet.processes import Engine, ProcessEndedError
+from coresched_engine.fleet.wire import (
     Advance,
     Advanced,
     Channel,
@@ -17,15 +18,17 @@ from coresched_simdevice.fleet.wire import (
     Counts,
     Ended,
     Failed,
+    Parsed,
     Ready,
     Submit,
 )
-from coresched_simdevice.fleet.workers import EngineWorkers
+from coresched_engine.fleet.workers import EngineWorkers
 from simulated import trajectory
 
 from coresched.errors import InputError
 from coresched.lab.simulator.memory import SLOT_UNITS, split_memory
 from coresched.lab.simulator.model import load_worker_model
+from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.workload import build_workload
 
 READY = Ready(
@@ -33,10 +36,10 @@ READY = Ready(
     longest_prompt=5_000,
     longest_request=6_000,
     kv_tokens=240_103,
-    kv_token_bytes=8_064.0,
     state_slots=21,
-    state_slot_bytes=75_980_800.0,
+    state_slot_tokens=75_980_800 / 8_064,
     slots_per_request=5,
+    shared_pool=False,
     max_running_requests=4,
     page_size=1,
     prefill_chunk_tokens=8_192,
@@ -52,7 +55,7 @@ class NoTemplate:
     def reap(self, pid: int) -> int:
         return -9
 
-    def error(self, message: str) -> ProcessEndedError:
+    def log_error(self, message: str) -> ProcessEndedError:
         return ProcessEndedError(message, ["its last line"])
 
 
@@ -65,7 +68,7 @@ class Fleet:
         self._ours = Channel(ours)
         self._threads: list[threading.Thread] = []
         engine = Engine("worker 0 (SGLang)", 0, self._ours, NoTemplate())  # type: ignore[arg-type]
-        self.workers = EngineWorkers([engine], READY, BATCH, WORKLOAD, seed=5)
+        self.workers = EngineWorkers([engine], READY, BATCH, WORKLOAD, seed=5, longer="--memory")
         self.submitted: list[Submit] = []
 
     def play(self, advance: Callable[[Advance], Advanced | Failed | None]) -> None:
@@ -149,7 +152,7 @@ def test_an_engine_that_fails_says_why(fleet: Fleet) -> None:
         fleet.workers.advance([0], 2.0)
 
 
-def test_a_turn_that_sglang_cuts_short_is_no_result(fleet: Fleet) -> None:
+def test_a_turn_that_the_engine_cuts_short_is_no_result(fleet: Fleet) -> None:
     fleet.play(lambda _: Advanced(inf, [ended("000000-000000", 1.5, [7], aborted="out of memory")]))
     with pytest.raises(ProcessEndedError, match="turn 0 of 'a' after 1 of 3 tokens: out of memory"):
         fleet.workers.advance([0], 2.0)
@@ -158,7 +161,7 @@ def test_a_turn_that_sglang_cuts_short_is_no_result(fleet: Fleet) -> None:
 def test_a_turn_without_room_is_refused_before_any_work() -> None:
     batch = [trajectory("long", [(1_001, None, 0)], prompt=5_000)]
     with pytest.raises(InputError, match=r"trajectory 'long': turns\[0\] has 5000 prompt and 1001 output"):
-        EngineWorkers([], READY, batch, build_workload(batch, page_tokens=1), seed=0)
+        EngineWorkers([], READY, batch, build_workload(batch, page_tokens=1), seed=0, longer="--memory")
 
 
 def test_pools_of_an_engine_are_those_of_its_worker_model() -> None:
@@ -168,13 +171,14 @@ def test_pools_of_an_engine_are_those_of_its_worker_model() -> None:
     assert abs(memory.kv_tokens - READY.kv_tokens) <= 1
     assert memory.slot_units == 21 * SLOT_UNITS
     assert memory.max_running == READY.max_running_requests
-    assert worker_model(READY, times, "mine", mixed=True).times.prefill_batch_s == 0
+    assert least_costly(model, mixed=True, shared_pool=False).times.prefill_batch_s == 0
+    assert least_costly(model, mixed=False, shared_pool=False) == model
 
 
 def test_a_model_without_states_pays_next_to_nothing_for_them() -> None:
     ready = Ready(
         **{name: getattr(READY, name) for name in Ready.__struct_fields__}
-        | {"state_slots": None, "state_slot_bytes": 0.0, "slots_per_request": 1}
+        | {"state_slots": None, "state_slot_tokens": 0.0, "slots_per_request": 1}
     )
     model = worker_model(ready, load_worker_model().times, "dense")
     memory = split_memory(model, model.default_state_ratio * (1 + 1e-9))
@@ -182,3 +186,40 @@ def test_a_model_without_states_pays_next_to_nothing_for_them() -> None:
     assert memory.max_running == READY.max_running_requests
     assert model.pool_tokens == READY.kv_tokens + READY.max_running_requests
     assert memory.slot_units == STATELESS_SLOTS * READY.max_running_requests * SLOT_UNITS
+
+
+def test_one_pool_for_tokens_and_states_is_counted_once() -> None:
+    shared = {"kv_tokens": 12_000, "state_slots": 40, "state_slot_tokens": 300.0}
+    ready = Ready(
+        **{name: getattr(READY, name) for name in Ready.__struct_fields__}
+        | shared
+        | {"slots_per_request": 2, "shared_pool": True, "page_size": 100}
+    )
+    model = worker_model(ready, load_worker_model().times, "shared")
+    assert model.pool_tokens == 12_000
+    assert model.request_state_tokens == 600
+    bounds = least_costly(model, mixed=True, shared_pool=True)
+    assert (bounds.request_state_tokens, bounds.slots_per_request) == (300, 1)
+
+
+class Deployment(EngineDeployment):
+    longer = "--memory"
+
+    def arguments(self, settings: RunSettings) -> dict[str, object]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("pools", "said"),
+    [
+        ({}, None),
+        ({"shared_pool": True}, "an engine keeps KV and states in one pool"),
+        ({"state_slots": None}, "this model has no recurrent states"),
+    ],
+)
+def test_why_there_is_nothing_to_balance(pools: dict[str, object], said: str | None) -> None:
+    ready = Ready(**{name: getattr(READY, name) for name in Ready.__struct_fields__} | pools)
+    template = SimpleNamespace(engine="an engine")
+    parsed = Parsed(version="1", policy="fcfs", policies=["fcfs"], given=[], mixed=False)
+    times = load_worker_model().times
+    assert Deployment(template, parsed, ready, times, "mine").unbalanced == said  # type: ignore[arg-type]

@@ -8,16 +8,16 @@ from coresched.errors import InputError
 from coresched.lab.simulator.lockstep.workers import FinishedTurn, WorkerCounts
 from coresched.lab.simulator.workload import Workload
 from coresched.trajectory.schema import Trajectory
-from coresched_simdevice.fleet.processes import Engine
-from coresched_simdevice.fleet.wire import Advance, Advanced, Close, Counts, Ended, Ready, Submit
-from coresched_simdevice.virtual.conversation import Conversation
+from coresched_engine.fleet.processes import Engine
+from coresched_engine.fleet.wire import Advance, Advanced, Close, Counts, Ended, Ready, Submit
+from coresched_engine.virtual.conversation import Conversation
 
 
 class EngineWorkers:
-    """`SteppedWorkers` that are SGLang's own schedulers.
+    """`SteppedWorkers` that are an engine's own schedulers.
 
     ``batch`` is in the order of ``workload``; the tokens of its prompts are made of ``seed``. A turn's label
-    is its sample's, and SGLang is told that replies have their full length, so that it reserves for them.
+    is its sample's.
     """
 
     def __init__(
@@ -27,8 +27,14 @@ class EngineWorkers:
         batch: Sequence[Trajectory],
         workload: Workload,
         seed: int,
+        *,
+        longer: str,
     ) -> None:
-        _require_room(ready, batch, workload)
+        """``longer`` names the options that allow longer requests.
+
+        Raises InputError for a turn without room.
+        """
+        _require_room(ready, batch, workload, longer)
         self._engines = engines
         self._vocabulary = ready.vocabulary
         self._batch = batch
@@ -45,7 +51,7 @@ class EngineWorkers:
             self._conversations[sample] = Conversation(self._batch[sample], self._seed, self._vocabulary)
         self._engines[worker].send(
             Submit(
-                # Of one length, so that none begins another, which SGLang's abort would take for it.
+                # Of one length, so that none begins another: SGLang's abort would take it for that.
                 request_id=f"{sample:06d}-{turn - self._workload.first_turn[sample]:06d}",
                 prompt=self._conversations[sample].prompt.tobytes(),
                 output_tokens=self._workload.output_tokens[turn],
@@ -96,7 +102,7 @@ class EngineWorkers:
         )
 
 
-def _require_room(ready: Ready, batch: Sequence[Trajectory], workload: Workload) -> None:
+def _require_room(ready: Ready, batch: Sequence[Trajectory], workload: Workload, longer: str) -> None:
     for sample, trajectory in enumerate(batch):
         first = workload.first_turn[sample]
         for turn in range(first, workload.first_turn[sample + 1]):
@@ -104,6 +110,6 @@ def _require_room(ready: Ready, batch: Sequence[Trajectory], workload: Workload)
             if prompt > ready.longest_prompt or prompt + output > ready.longest_request:
                 raise InputError(
                     f"trajectory {trajectory.id!r}: turns[{turn - first}] has {prompt} prompt and {output} "
-                    f"output tokens, more than the {ready.longest_request} that one request may have in "
-                    "SGLang; raise --context-length or --memory"
+                    f"output tokens, more than the {ready.longest_request} that one request may have; "
+                    f"raise {longer}"
                 )

@@ -2,7 +2,7 @@
 
 from array import array
 
-from coresched_simdevice.virtual.conversation import Conversation
+from coresched_engine.virtual.conversation import Conversation
 
 from coresched.trajectory.schema import Environment, Trajectory, Turn
 

@@ -1,10 +1,8 @@
-"""The options that describe SGLang on a simulated device, shared by `sglang-sim` and `simulate`."""
+"""The options that describe an engine on a simulated device, shared by `sglang-sim` and `simulate`."""
 
 import argparse
 
 from coresched.lab.simulator.model import DEFAULT_MODEL
-
-FLAGS_HELP = "flags of sglang.launch_server"
 
 
 def add_device_options(group: "argparse._ActionsContainer", *, required: bool) -> None:
@@ -32,12 +30,12 @@ def add_device_options(group: "argparse._ActionsContainer", *, required: bool) -
 def device_variables(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
     """The simulated device's variables for these options, and the options by the variables' names."""
     # Here, so that the other commands start without the adapter.
-    from coresched_simdevice import configuration
+    from coresched_engine.virtual import device
 
     options = {
-        configuration.MEMORY: ("--memory", args.memory),
-        configuration.WEIGHTS: ("--weights", args.weights),
-        configuration.STEP_TIMES: ("--step-times", args.step_times or DEFAULT_MODEL),
+        device.MEMORY: ("--memory", args.memory),
+        device.WEIGHTS: ("--weights", args.weights),
+        device.STEP_TIMES: ("--step-times", args.step_times or DEFAULT_MODEL),
     }
     return (
         {variable: value for variable, (_, value) in options.items()},

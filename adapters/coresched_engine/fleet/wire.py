@@ -15,29 +15,31 @@ class Message(msgspec.Struct, frozen=True, tag=True):
 
 
 class Parse(Message, frozen=True, tag=True):
-    """To the template, first: SGLang's flags for every engine."""
+    """To the template, first: the engine's own flags, for every engine."""
 
     flags: list[str]
     model_path: str
+    policies: list[str]
+    """What the runs will order waiting queues by."""
 
 
 class Parsed(Message, frozen=True, tag=True):
     version: str
     policy: str
-    """--schedule-policy of the flags, or SGLang's default."""
+    """What orders the waiting queue by the flags, or by default; in the engine's own words."""
     policies: list[str]
-    """What it takes for that."""
+    """What else can order it."""
     given: list[str]
     """Names of the fields that the flags set."""
     mixed: bool
-    """Whether --enable-mixed-chunk is among them."""
+    """Whether a step can have both prefill and decode."""
 
 
 class Boot(Message, frozen=True, tag=True):
     """To the template, with the engine's socket: fork an engine."""
 
-    server_args: dict[str, Any]
-    """Fields of SGLang's ServerArgs that this engine has beside, or instead of, the flags."""
+    arguments: dict[str, Any]
+    """Fields of the engine's arguments that this engine has beside, or instead of, the flags."""
     environment: dict[str, str]
 
 
@@ -65,11 +67,13 @@ class Ready(Message, frozen=True, tag=True):
     longest_request: int
     """The same with its output."""
     kv_tokens: int
-    kv_token_bytes: float
     state_slots: int | None
     """None for a model without recurrent states."""
-    state_slot_bytes: float
+    state_slot_tokens: float
+    """The KV tokens that take as much memory as a slot; 0 without states."""
     slots_per_request: int
+    shared_pool: bool
+    """Whether tokens and states are of one pool, which then holds either so many tokens or so many states."""
     max_running_requests: int
     page_size: int
     prefill_chunk_tokens: int
@@ -105,7 +109,7 @@ class Ended(Message, frozen=True, tag=True):
 
 class Advanced(Message, frozen=True, tag=True):
     next_event_s: float
-    """See `VirtualEngine.next_event_s`."""
+    """Nothing finishes before this time; inf while nothing is in flight."""
     ended: list[Ended]
 
 

@@ -1,0 +1,1 @@
+"""What engines in virtual time share: the simulated device, its time, and the tokens of trajectories."""

@@ -1,0 +1,1 @@
+"""vLLM's own schedulers as the workers of the lab's lockstep runs."""
