@@ -11,6 +11,7 @@ from bench.progress import clear
 from bench.sglang_batch import command as sglang_batch
 from bench.sglang_policies import command as sglang_policies
 from bench.sglang_priority import command as sglang_priority
+from bench.vllm_policies import command as vllm_policies
 from coresched.cli.parser import CommandParser
 from coresched.errors import InputError
 
@@ -31,6 +32,7 @@ def build_parser() -> CommandParser:
         sglang_batch,
         sglang_policies,
         sglang_priority,
+        vllm_policies,
     ):
         command.add_parser(commands)
     return parser
