@@ -12,6 +12,7 @@ from bench.sglang_batch import command as sglang_batch
 from bench.sglang_policies import command as sglang_policies
 from bench.sglang_priority import command as sglang_priority
 from bench.vllm_policies import command as vllm_policies
+from bench.vllm_priority import command as vllm_priority
 from coresched.cli.parser import CommandParser
 from coresched.errors import InputError
 
@@ -33,6 +34,7 @@ def build_parser() -> CommandParser:
         sglang_policies,
         sglang_priority,
         vllm_policies,
+        vllm_priority,
     ):
         command.add_parser(commands)
     return parser

@@ -22,7 +22,7 @@ class Policy:
         if self.label_capacity is not None:
             parts.append(f"C_A {self.label_capacity}")
         if self.one_state:
-            parts.append("one state")
+            parts.append("1 state")
         return ", ".join(parts)
 
     def settings(self) -> dict[str, Any]:

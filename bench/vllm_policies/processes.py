@@ -43,7 +43,11 @@ class Run:
         """For the program."""
         setup = self.setup
         if isinstance(setup, TinySetUp):
-            settings: dict[str, Any] = {"model": self.model, "blocks": setup.blocks[self.model]}
+            settings: dict[str, Any] = {
+                "model": self.model,
+                "blocks": setup.blocks[self.model],
+                "max_num_seqs": setup.max_num_seqs,
+            }
             concurrency = setup.samples
         else:
             settings = virtual_settings(self.model, setup)

@@ -19,9 +19,9 @@ Results = dict[Run, dict[str, Any]]
 
 NOTES = (
     "makespan: in a time in which a step takes as long as its number of tokens says;",
-    "wall: whole engines, on this machine. cached: of the prompt tokens. again: tokens",
-    "computed beyond once. no hit: later turns that found nothing cached. queries: of",
-    "the prefix cache, for the order. order: for ordering, all passes, on this machine.",
+    "wall: of whole engines, on this machine. cached: of the prompt tokens. again: tokens",
+    "computed beyond once. no hit: of the later turns, those that found nothing cached.",
+    "pre: preemptions. order: for ordering the queue, all passes, on this machine.",
 )
 
 
@@ -81,28 +81,28 @@ def _caption(run: Run) -> str:
             f"tokens, {run.model}"
         )
     blocks = setup.blocks[run.model]
-    return f"{setup.name}: {setup.samples} trajectories, 2 running, {blocks} blocks, {run.model}"
+    return (
+        f"{setup.name}: {setup.samples} trajectories, {setup.max_num_seqs} running, "
+        f"{blocks} blocks, {run.model}"
+    )
 
 
 def _table(results: Results, console: Console) -> Table:
     is_whole = next(iter(results)).is_whole
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("policy", no_wrap=True)
-    for name in ("makespan", *(["wall"] if is_whole else []), "steps", "cached", "again", "no hit"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("preempted", "queries", "order"):
+    for name in ("wall" if is_whole else "makespan", "steps", "cached", "again", "no hit", "pre", "order"):
         table.add_column(name, justify="right", no_wrap=True)
     for run, result in results.items():
+        later_turns = result["later_turns"]
         table.add_row(
             run.policy.title,
-            f"{result['makespan_s']:.1f} s",
-            *([f"{result['wall_s']:.1f} s"] if is_whole else []),
+            f"{result['wall_s' if is_whole else 'makespan_s']:,.1f} s",
             f"{result['steps']:,}",
             percent_text(result["hit_share"]),
             count_text(result["recomputed_tokens"]),
-            f"{result['later_turns_without_hit']} of {result['later_turns']}",
+            percent_text(result["later_turns_without_hit"] / later_turns) if later_turns else "",
             f"{result['preemptions']:,}",
-            count_text(result["prefix_queries"]),
             encodable(time_text(result["ordering_s"]), console) if result["ordering_s"] else "",
         )
     return table

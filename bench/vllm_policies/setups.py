@@ -86,6 +86,7 @@ class TinySetUp:
 
     name: str
     blocks: dict[str, int] = field(hash=False)
+    max_num_seqs: int = 2
     samples: int = 8
     turns: int = 4
     initial_prompt_tokens: int = 300
@@ -111,4 +112,6 @@ class TinySetUp:
 # The small pool holds about half of the trajectories, the large one all of them.
 TINY_SMALL_POOL = TinySetUp("tiny-small-pool", {"lfm2": 90, "qwen3-next": 60, "qwen3": 60})
 TINY_LARGE_POOL = TinySetUp("tiny-large-pool", dict.fromkeys(TINY_MODELS, 400))
-TINY_SETUPS = (TINY_SMALL_POOL, TINY_LARGE_POOL)
+# What a request gets then depends on no other: vLLM's kernels round differently in other batches.
+TINY_ONE_AT_A_TIME = replace(TINY_SMALL_POOL, name="tiny-one-at-a-time", max_num_seqs=1)
+TINY_SETUPS = (TINY_SMALL_POOL, TINY_LARGE_POOL, TINY_ONE_AT_A_TIME)
