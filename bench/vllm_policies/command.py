@@ -80,7 +80,7 @@ def available(policies: tuple[Policy, ...], schedulers: tuple[str, ...]) -> list
         for policy in policies
         if policy.scheduler_cls is None
         or not policy.scheduler_cls.startswith(ours)
-        or (policy.scheduler_cls in schedulers and (has_retention or not policy.one_state))
+        or (policy.scheduler_cls in schedulers and (has_retention or not policy.all_states))
     ]
 
 

@@ -8,21 +8,22 @@ from typing import Any
 class Policy:
     """``scheduler_cls`` is vLLM's option, None its own scheduler.
 
-    ``label_capacity`` is C_A, None the default; ``one_state``: retention of one recurrent state a trajectory.
+    ``label_capacity`` is C_A, None the default. ``all_states``: without the retention of one recurrent state
+    a trajectory, which ours have where the adapter has it.
     """
 
     name: str
     scheduler_cls: str | None = None
     label_capacity: int | None = None
-    one_state: bool = False
+    all_states: bool = False
 
     @property
     def title(self) -> str:
         parts = [self.name]
         if self.label_capacity is not None:
             parts.append(f"C_A {self.label_capacity}")
-        if self.one_state:
-            parts.append("1 state")
+        if self.all_states:
+            parts.append("all states")
         return ", ".join(parts)
 
     def settings(self) -> dict[str, Any]:
@@ -30,8 +31,8 @@ class Policy:
         section: dict[str, Any] = {}
         if self.label_capacity is not None:
             section["label_capacity"] = self.label_capacity
-        if self.one_state:
-            section["one_state_per_trajectory"] = True
+        if self.all_states:
+            section["one_state_per_trajectory"] = False
         return {
             "scheduler_cls": self.scheduler_cls,
             "additional_config": {"coresched": section} if section else {},
@@ -45,7 +46,7 @@ QUICK_POLICIES = (FCFS, LPM, ROUTING_PREFIX)
 POLICIES = (
     *QUICK_POLICIES,
     Policy("routing-prefix", "coresched_vllm.RoutingPrefix", label_capacity=8),
-    Policy("routing-prefix", "coresched_vllm.RoutingPrefix", one_state=True),
+    Policy("routing-prefix", "coresched_vllm.RoutingPrefix", all_states=True),
     Policy("routing-residency", "coresched_vllm.RoutingResidency"),
-    Policy("routing-residency", "coresched_vllm.RoutingResidency", one_state=True),
+    Policy("routing-residency", "coresched_vllm.RoutingResidency", all_states=True),
 )

@@ -33,7 +33,7 @@ def as_json(command: str, machine: Machine, version: str, results: Results) -> N
             "model": run.model,
             "policy": run.policy.name,
             "label_capacity": run.policy.label_capacity,
-            "one_state_per_trajectory": run.policy.one_state,
+            "all_states": run.policy.all_states,
             "whole_engine": run.is_whole,
             **result,
         }

@@ -1,0 +1,75 @@
+"""RP beside features of vLLM that touch the waiting queue, on whole engines: what feature_runs.py does."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.vllm_engine.environment import HERE, OFFLINE
+
+pytestmark = pytest.mark.vllm
+
+RUNS = (
+    *("plain", "speculative_decoding", "parallel_sampling", "structured_output", "adapters"),
+    *("connector", "several_connectors"),
+)
+
+Facts = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def facts(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    done = subprocess.run(
+        [vllm_python, HERE / "feature_runs.py", tmp_path_factory.mktemp("features"), *RUNS],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env={**os.environ, **OFFLINE},
+        timeout=1_200,
+    )
+    found: Facts = dict(json.loads(line) for line in done.stdout.splitlines())
+    assert set(found) == set(RUNS), done.stderr[-4000:]
+    for name, outcome in found.items():
+        assert "failed" not in outcome, f"{name}: {outcome['failed']}"
+    return found
+
+
+def test_the_longest_hit_goes_first(facts: Facts) -> None:
+    assert facts["plain"]["admitted"] == ["b", "a", "c"]
+
+
+def test_with_speculative_decoding_the_order_and_the_replies_are_the_same(facts: Facts) -> None:
+    speculative, plain = facts["speculative_decoding"], facts["plain"]
+    assert speculative["admitted"] == plain["admitted"]
+    assert speculative["replies"] == plain["replies"]
+
+
+def test_all_replies_to_a_prompt_have_its_label(facts: Facts) -> None:
+    found = facts["parallel_sampling"]
+    assert found["admitted"] == [*"bbb", *"aaa", *"ccc"]
+    assert len(found["replies"]["b.340"]) == 3
+
+
+def test_a_request_whose_grammar_is_not_compiled_is_passed_over_and_keeps_its_place(facts: Facts) -> None:
+    found = facts["structured_output"]
+    assert found["passed over"] == ["b", "c"]
+    assert found["admitted"] == ["a", "b", "c"]
+    assert found["text"] == "yes"
+
+
+def test_a_request_whose_adapter_does_not_fit_is_passed_over_and_keeps_its_place(facts: Facts) -> None:
+    found = facts["adapters"]
+    assert found["passed over"] == ["b", "d"]
+    assert found["admitted"] == ["c", "a", "b", "d"]
+
+
+@pytest.mark.parametrize("name", ["connector", "several_connectors"])
+def test_what_a_connector_loads_is_not_in_the_order_but_is_used(facts: Facts, name: str) -> None:
+    """b, of which the engine's own cache has nothing, comes after a, and still is not computed again."""
+    found = facts[name]
+    assert found["stored"] > 0
+    assert found["loaded"] >= 128
+    assert found["admitted"] == ["a", "b", "c"]
+    assert found["cached"]["b.340"] >= 256
