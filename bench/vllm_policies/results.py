@@ -18,10 +18,10 @@ from coresched.lab.units import count_text, percent_text
 Results = dict[Run, dict[str, Any]]
 
 NOTES = (
-    "makespan: in a time in which a step takes as long as its number of tokens says;",
-    "wall: of whole engines, on this machine. cached: of the prompt tokens. again: tokens",
-    "computed beyond once. no hit: of the later turns, those that found nothing cached.",
-    "pre: preemptions. order: for ordering the queue, all passes, on this machine.",
+    "makespan: in a time in which a step takes as long as its tokens say. wall: of",
+    "whole engines, on this machine. cached: of the prompt tokens. again: tokens",
+    "computed beyond once. no hit: later turns that found nothing cached. pre:",
+    "preemptions. order: for ordering the queue, all passes, on this machine.",
 )
 
 

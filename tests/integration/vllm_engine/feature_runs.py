@@ -2,9 +2,9 @@
 
     python feature_runs.py FOLDER NAME...
 
-vLLM's Python runs this; it prints a line of JSON for each of the functions below that is named, each run in
-a fork. FOLDER is for models. In most, trajectories a and b have had a turn, b a longer one, and then requests
-of c, a and b arrive in this order: routing-prefix admits b, a, c; first come, first served c, a, b.
+vLLM's Python runs this; it prints a line of JSON for each of the functions below that is named. FOLDER is for
+models. In most, trajectories a and b have had a turn, b a longer one, and then requests of c, a and b come in
+this order: routing-prefix admits b, a, c; first come, first served c, a, b.
 """
 
 import json
@@ -164,7 +164,7 @@ def structured_output(folder: Path) -> Facts:
     while not request.structured_output_request.is_grammar_ready:
         pass
     engine.drain()
-    return {**engine.facts(), "passed over": passed_over, "text": engine.outputs["b.340"].outputs[0].text}
+    return {**engine.facts(), "passed over": passed_over}
 
 
 def adapters(folder: Path) -> Facts:
@@ -202,37 +202,30 @@ def write_adapter(folder: Path) -> str:
     return str(folder)
 
 
-def connector(folder: Path, transfer: Facts | None = None) -> Facts:
-    """KV is written to a folder, and is loaded from there once this engine has forgotten it."""
-    storage = str(folder / "storage")
-    example = {
-        "kv_connector": "ExampleConnector",
-        "kv_role": "kv_both",
-        "kv_connector_extra_config": {"shared_storage_path": storage},
-    }
-    engine = Engine(folder, kv_transfer_config=transfer or example)
-    engine.first_turns()
-    files = len(list(Path(storage).iterdir()))
-    engine.engine.reset_prefix_cache()
-    engine.submit("a", PROMPTS["a"])
-    engine.drain()
-    reused = engine.outputs[f"a.{PROMPTS['a']}"].num_cached_tokens
-    engine.admitted.clear()
-    engine.later_turns()
-    engine.drain()
-    return {**engine.facts(), "stored": files, "loaded": reused}
+def connectors(folder: Path) -> Facts:
+    """KV is written to a folder, and is loaded from there once this engine has forgotten it.
 
-
-def several_connectors(folder: Path) -> Facts:
+    The last in its process, which has the connectors of one engine.
+    """
     example = {"kv_connector": "ExampleConnector", "kv_role": "kv_both"}
-    paths = [str(folder / name) for name in ("storage", "other")]
-    each = [{**example, "kv_connector_extra_config": {"shared_storage_path": path}} for path in paths]
+    paths = [folder / name for name in ("storage", "other")]
+    each = [{**example, "kv_connector_extra_config": {"shared_storage_path": str(path)}} for path in paths]
     transfer = {
         "kv_connector": "MultiConnector",
         "kv_role": "kv_both",
         "kv_connector_extra_config": {"connectors": each},
     }
-    return connector(folder, transfer)
+    engine = Engine(folder, kv_transfer_config=transfer)
+    engine.first_turns()
+    stored = [len(list(path.iterdir())) for path in paths]
+    engine.engine.reset_prefix_cache()
+    engine.submit("a", PROMPTS["a"])
+    engine.drain()
+    loaded = engine.outputs[f"a.{PROMPTS['a']}"].num_cached_tokens
+    engine.admitted.clear()
+    engine.later_turns()
+    engine.drain()
+    return {**engine.facts(), "stored": stored, "loaded": loaded}
 
 
 def main(folder: Path, names: list[str]) -> None:
@@ -245,16 +238,13 @@ def main(folder: Path, names: list[str]) -> None:
     import vllm.v1.worker.cpu_worker  # noqa: F401
 
     for name in names:
-        if os.fork() == 0:
-            own = folder / name
-            own.mkdir()
-            try:
-                outcome = globals()[name](own)
-            except BaseException:
-                outcome = {"failed": traceback.format_exc()}
-            print(json.dumps([name, outcome]), file=outcomes, flush=True)
-            os._exit(0)
-        os.wait()
+        own = folder / name
+        own.mkdir()
+        try:
+            outcome = globals()[name](own)
+        except BaseException:
+            outcome = {"failed": traceback.format_exc()}
+        print(json.dumps([name, outcome]), file=outcomes, flush=True)
 
 
 if __name__ == "__main__":
