@@ -17,10 +17,10 @@ from coresched import __version__
 from coresched.cli.terminal import stdout_console
 
 NOTES = (
-    "whole step: vLLM's schedule() while 8 requests run and none is admitted. The rest:",
-    "what an order does with the queue in a pass, up to the first request, with entering",
-    "new ones. CPU time, median; IQR: interquartile range over median. ratio: to",
-    "routing-prefix in the same case. its order, its metrics: parts of that.",
+    "whole step: vLLM's schedule() while 8 requests run and none is admitted. The",
+    "rest: what an order does with the queue in a pass, up to the first request, with",
+    "entering new ones. CPU time, median; IQR: interquartile range over median. ratio:",
+    "to routing-prefix in the same case. its order, its metrics: parts of that.",
 )
 
 
@@ -97,8 +97,8 @@ def print_report(report: Report) -> None:
     engine = report.engine
     lines = (
         *heading(report.command, report.machine),
-        f"vLLM {engine['vllm']}, {engine['python']}, blocks of {engine['block_tokens']} tokens as of "
-        f"{engine['model']}, {engine['repeats']} repeats;",
+        f"vLLM {engine['vllm']}, {engine['python']}, {engine['repeats']} repeats; blocks of "
+        f"{engine['block_tokens']} tokens;",
         f"resident: {engine['resident']} trajectories, {engine['resident_tokens'] / 1e6:.1f} million tokens",
     )
     print_page(console, lines, table, notes=NOTES)

@@ -1,10 +1,10 @@
 """Features of vLLM that touch the waiting queue, with RP, on whole engines with a tiny model.
 
-    python feature_runs.py FOLDER NAME...
+    python feature_runs.py FOLDER NAME,NAME... NAME,NAME...
 
-vLLM's Python runs this; it prints a line of JSON for each of the functions below that is named. FOLDER is for
-models. In most, trajectories a and b have had a turn, b a longer one, and then requests of c, a and b come in
-this order: routing-prefix admits b, a, c; first come, first served c, a, b.
+vLLM's Python runs this; it prints a line of JSON for each of the functions below that is named. Names between
+commas share a process; FOLDER is for models. In most, trajectories a and b have had a turn, b a longer one, and
+then requests of c, a and b come in this order: routing-prefix admits b, a, c; first come, first served c, a, b.
 """
 
 import json
@@ -228,7 +228,7 @@ def connectors(folder: Path) -> Facts:
     return {**engine.facts(), "stored": stored, "loaded": loaded}
 
 
-def main(folder: Path, names: list[str]) -> None:
+def main(folder: Path, groups: list[str]) -> None:
     os.environ.update(ENVIRONMENT)
     outcomes = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # vLLM logs there
@@ -237,14 +237,21 @@ def main(folder: Path, names: list[str]) -> None:
     import vllm.v1.structured_output
     import vllm.v1.worker.cpu_worker  # noqa: F401
 
-    for name in names:
-        own = folder / name
-        own.mkdir()
-        try:
-            outcome = globals()[name](own)
-        except BaseException:
-            outcome = {"failed": traceback.format_exc()}
-        print(json.dumps([name, outcome]), file=outcomes, flush=True)
+    for group in groups:
+        if os.fork() == 0:
+            for name in group.split(","):
+                print(json.dumps([name, outcome_of(name, folder / name)]), file=outcomes, flush=True)
+            os._exit(0)
+        os.wait()
+
+
+def outcome_of(name: str, folder: Path) -> Facts:
+    folder.mkdir()
+    try:
+        outcome: Facts = globals()[name](folder)
+    except BaseException:
+        return {"failed": traceback.format_exc()}
+    return outcome
 
 
 if __name__ == "__main__":
