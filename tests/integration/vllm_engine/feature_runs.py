@@ -3,8 +3,9 @@
     python feature_runs.py FOLDER NAME,NAME... NAME,NAME...
 
 vLLM's Python runs this; it prints a line of JSON for each of the functions below that is named. Names between
-commas share a process; FOLDER is for models. In most, trajectories a and b have had a turn, b a longer one, and
-then requests of c, a and b come in this order: routing-prefix admits b, a, c; first come, first served c, a, b.
+commas share a process; FOLDER is for models. In most, trajectories a and b have had a turn, b a longer one,
+and then requests of c, a and b come in this order: routing-prefix admits b, a, c; first come, first served
+c, a, b.
 """
 
 import json
