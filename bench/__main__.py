@@ -11,6 +11,8 @@ from bench.progress import clear
 from bench.sglang_batch import command as sglang_batch
 from bench.sglang_policies import command as sglang_policies
 from bench.sglang_priority import command as sglang_priority
+from bench.vllm_policies import command as vllm_policies
+from bench.vllm_priority import command as vllm_priority
 from coresched.cli.parser import CommandParser
 from coresched.errors import InputError
 
@@ -31,6 +33,8 @@ def build_parser() -> CommandParser:
         sglang_batch,
         sglang_policies,
         sglang_priority,
+        vllm_policies,
+        vllm_priority,
     ):
         command.add_parser(commands)
     return parser

@@ -5,12 +5,15 @@ import sys
 from pathlib import Path
 
 from bench.machine import this_machine
+from bench.measuring import MeasuringFailedError, Program
 from bench.progress import announce, clear
 from bench.sglang_priority.page import growth_page
-from bench.sglang_priority.process import MeasuringFailedError, measured, require_program
 from bench.sglang_priority.results import as_json, print_report, report_of
+from bench.sglang_python import environment
 from coresched.cli.parser import CommandParser, add_command
 from coresched.files import require_writable, write_whole
+
+PROGRAM = Program("bench.sglang_priority.measure", "--sglang-python", "SGLang", environment)
 
 
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
@@ -41,12 +44,12 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    python = require_program(args.sglang_python)
+    python = PROGRAM.require(args.sglang_python)
     if args.plot is not None:
         require_writable(args.plot, "--plot")
     machine = this_machine()
     try:
-        found = measured(python, is_quick=args.quick, announce=announce)
+        found = PROGRAM.measured(python, is_quick=args.quick, announce=announce)
     except MeasuringFailedError as error:
         clear()
         print(f"python -m bench sglang-priority: SGLang's environment failed: {error}", file=sys.stderr)

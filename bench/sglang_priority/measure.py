@@ -1,7 +1,6 @@
 """Runs in the environment of SGLang and prints what was measured, a JSON object a line.
 
-`python -m bench.sglang_priority.measure [--quick]`, which `process.py` starts. Its lines: ``engine``, then
-``doing`` (what comes next) and ``row`` in turns. A line ``error`` says why there is no more.
+`python -m bench.sglang_priority.measure [--quick]`, started by `bench/measuring.py`, which says what lines.
 """
 
 import gc

@@ -11,9 +11,9 @@ from typing import Any
 from rich.table import Table
 
 from bench.machine import Machine
+from bench.measuring import Measured
 from bench.results import encodable, heading, print_page, ratio_text, three_digits, time_text, today
 from bench.sglang_priority.names import COMPARED, NEW, OURS
-from bench.sglang_priority.process import Measured
 from bench.spread import Spread, spread_of
 from coresched import __version__
 from coresched.cli.terminal import stdout_console
