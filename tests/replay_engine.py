@@ -41,6 +41,8 @@ class Engine:
     replies: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     """By label and prompt length: what was answered."""
     flushed: int = 0
+    resets: bool | None = None
+    """Whether vLLM's cache can be emptied now; None where the server was not told to offer it."""
     hold: bool = False
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -58,6 +60,12 @@ class Engine:
     async def flush(self, http: web.Request) -> web.Response:
         self.flushed += 1
         return web.Response(text="Cache flushed.")
+
+    async def reset(self, http: web.Request) -> web.Response:
+        if self.resets is None:
+            raise web.HTTPNotFound
+        self.flushed += self.resets
+        return web.json_response({"success": self.resets})
 
     async def generate(self, http: web.Request) -> web.StreamResponse:
         body = await http.read()
@@ -110,6 +118,7 @@ async def engines(number: int, **fields: Any) -> AsyncIterator[Sequence[Engine]]
             app = web.Application(client_max_size=1 << 30)
             app.router.add_get("/v1/models", engine.models)
             app.router.add_post("/flush_cache", engine.flush)
+            app.router.add_post("/reset_prefix_cache", engine.reset)
             app.router.add_post("/generate", engine.generate)
             app.router.add_post("/v1/completions", engine.generate)
             server = TestServer(app)

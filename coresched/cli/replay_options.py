@@ -91,7 +91,10 @@ def _add_endpoint_options(parser: CommandParser) -> None:
         "measured times multiplied (default %(default)g)",
     )
     endpoints.add_argument(
-        "--flush-cache", action="store_true", help="empty SGLang's prefix caches first (POST /flush_cache)"
+        "--flush-cache",
+        action="store_true",
+        help="empty the prefix caches first (SGLang: POST /flush_cache, vLLM: POST /reset_prefix_cache, which "
+        "it has where it runs with VLLM_SERVER_DEV_MODE=1)",
     )
     endpoints.add_argument(
         "--patience-s",
