@@ -233,7 +233,7 @@ async def test_caches_are_flushed_before_anything_is_sent(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("resets", "said"),
-    [(True, None), (False, "answered 200: {\"success\": false}; restart"), (None, "VLLM_SERVER_DEV_MODE=1")],
+    [(True, None), (False, 'answered 200: {"success": false}; restart'), (None, "VLLM_SERVER_DEV_MODE=1")],
 )
 async def test_vllm_is_asked_in_its_own_way_and_may_refuse(
     resets: bool | None, said: str | None, tmp_path: Path
