@@ -80,7 +80,7 @@ class Engine:
         native = http.path == "/generate"
         prompt = body["input_ids" if native else "prompt"]
         count = body["sampling_params"]["max_new_tokens"] if native else body["max_tokens"]
-        label = http.headers["x-smg-routing-key"]
+        label = http.headers.get("x-smg-routing-key", "")
         self.asked.append(Asked(label, prompt, count, http.path, body))
         self.arrived.set()
         fault = self.faults.popleft() if self.faults else None

@@ -93,8 +93,8 @@ def _add_endpoint_options(parser: CommandParser) -> None:
     endpoints.add_argument(
         "--flush-cache",
         action="store_true",
-        help="empty the prefix caches first (SGLang: POST /flush_cache, vLLM: POST /reset_prefix_cache, which "
-        "it has where it runs with VLLM_SERVER_DEV_MODE=1)",
+        help="empty the prefix caches first (SGLang: POST /flush_cache; vLLM: POST /reset_prefix_cache, for "
+        "which it must run with VLLM_SERVER_DEV_MODE=1)",
     )
     endpoints.add_argument(
         "--patience-s",
@@ -134,6 +134,12 @@ def _add_scheduling_options(parser: CommandParser) -> None:
         choices=["lbch", "consistent-hash", "round-robin"],
         default="lbch",
         help="which endpoint a turn goes to (default %(default)s)",
+    )
+    policy.add_argument(
+        "--no-labels",
+        action="store_true",
+        help="requests carry no trajectory label, as those of a harness that knows none; an engine with "
+        "routing-prefix then serves them first come, first served",
     )
     policy.add_argument(
         "--load-bound", type=number(at_least=1), metavar="ALPHA", help="LBCH bound (default 1.25)"

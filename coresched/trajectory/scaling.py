@@ -13,7 +13,7 @@ from coresched.trajectory.schema import Trajectory, Turn
 def scaled(
     trajectories: Iterable[Trajectory], *, turns_over: int = 1, tokens_over: int = 1, seconds_over: float = 1
 ) -> list[Trajectory]:
-    """As many trajectories: of each the first 1/``turns_over`` of its turns, each of 1/``tokens_over`` tokens.
+    """As many trajectories: of each the first 1/``turns_over`` of its turns, each 1/``tokens_over`` as long.
 
     Both are rounded up, so that a count above 0 stays above 0. Environment stages take 1/``seconds_over`` of
     their time; recorded times of inference, which are another machine's, are left out where tokens are.

@@ -57,7 +57,7 @@ def server(servers: list[Server]) -> str:
 
 @pytest.fixture(scope="module")
 def trace(folder: Path) -> Path:
-    """Real lengths and pauses, an eighth and a fortieth of them; the last of a sample has 350 to 1350 tokens."""
+    """An eighth of real lengths and a fortieth of real pauses; samples end with 350 to 1350 tokens."""
     batch = scaled(generate("swe", SAMPLES, seed=3), tokens_over=8, seconds_over=40)
     short = [msgspec.structs.replace(one, turns=one.turns[:TURNS]) for one in batch]
     write_trajectories(folder / "traces.jsonl", short)

@@ -231,6 +231,17 @@ async def test_caches_are_flushed_before_anything_is_sent(tmp_path: Path) -> Non
         assert [engine.flushed for engine in running] == [1, 1]
 
 
+@pytest.mark.parametrize("owned_by", ["sglang", "vllm"])
+async def test_engines_learn_no_label_where_they_shall_not(owned_by: str, tmp_path: Path) -> None:
+    async with engines(2, owned_by=owned_by) as running:
+        done = await replay(endpoints(running), tmp_path / "r", labelled=False, router="round-robin")
+        asked = [ask for engine in running for ask in engine.asked]
+    assert done.ending.status == "completed"
+    assert len(asked) == done.metrics.turns
+    assert {ask.label for ask in asked} == {""}
+    assert {ask.body.get("routing_key") for ask in asked} == {None}
+
+
 @pytest.mark.parametrize(
     ("resets", "said"),
     [(True, None), (False, 'answered 200: {"success": false}; restart'), (None, "VLLM_SERVER_DEV_MODE=1")],
