@@ -31,7 +31,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     live.add_argument(
         "--engine",
         choices=["vllm"],
-        help="instead of virtual time: boot two vLLM servers of a tiny model, made on the spot, and run a part "
+        help="instead of virtual time: boot two vLLM servers of a tiny model, made on the spot, and run part "
         "of the batch on them, scaled down; takes minutes",
     )
     live.add_argument(

@@ -35,10 +35,11 @@ def run_on_vllm(args: argparse.Namespace) -> int:
     report = report_of(args)
     ports = _ports(args.port)
     # Here, so that the other commands start without the adapter.
-    from coresched.cli.replay_output import progress_bar
     from coresched_vllm.local.demo import FLAGS, NAMES, RUNS, SHAPE, StoppedError, planned, run
     from coresched_vllm.local.servers import ServerError, serving
     from coresched_vllm.local.tiny_model import write_model
+
+    from coresched.cli.replay_output import progress_bar
 
     plan = planned(args.samples, args.seed)
     runs: list[LiveRun] = []

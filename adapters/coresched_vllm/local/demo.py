@@ -96,7 +96,7 @@ def planned(samples: int, seed: int) -> Plan:
 
 
 class StoppedError(Exception):
-    """A run that did not come to its end: the person stopped it (``interrupted``), or the message says why."""
+    """A run without its end: the person stopped it (``interrupted``), or the message says why."""
 
     def __init__(self, message: str, *, interrupted: bool) -> None:
         super().__init__(message)
