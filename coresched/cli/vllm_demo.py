@@ -35,7 +35,7 @@ def run_on_vllm(args: argparse.Namespace) -> int:
     report = report_of(args)
     ports = _ports(args.port)
     # Here, so that the other commands start without the adapter.
-    from coresched_vllm.local.demo import FLAGS, NAMES, RUNS, SHAPE, StoppedError, planned, run
+    from coresched_vllm.local.demo import LABEL_CAPACITY, NAMES, POOL, RUNS, SHAPE, StoppedError, planned, run
     from coresched_vllm.local.servers import ServerError, serving
     from coresched_vllm.local.tiny_model import write_model
 
@@ -49,7 +49,14 @@ def run_on_vllm(args: argparse.Namespace) -> int:
         try:
             with _waiting(f"booting {SERVERS} vLLM servers"):
                 servers = stack.enter_context(
-                    serving(sys.executable, model, FLAGS, names=NAMES, folder=folder, ports=ports)
+                    serving(
+                        sys.executable,
+                        model,
+                        POOL.flags(LABEL_CAPACITY),
+                        names=NAMES,
+                        folder=folder,
+                        ports=ports,
+                    )
                 )
             for one in RUNS:
                 with progress_bar(plan, one.name) as progress:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,9 @@ from coresched.lab.replay.record import EVENTS
 from coresched.lab.report.live import LiveRun
 from coresched.trajectory.scaling import scaled
 from coresched.trajectory.workloads import demo_workload
+from coresched_vllm.local.flags import Pool
 from coresched_vllm.local.servers import Server
 from coresched_vllm.local.tiny_model import TOKEN_IDS, Shape
-from coresched_vllm.names import ROUTING_PREFIX
 
 SHAPE: Final = Shape(hidden_size=512, layers="ccacca")
 """Wide enough that computing a prompt takes longer than vLLM's own work around it."""
@@ -29,21 +28,9 @@ NAMES: Final = ("vllm-0", "vllm-1")
 ENVIRONMENT_CONCURRENCY: Final = 4
 SAMPLE_CONCURRENCY: Final = 10
 TURNS_OVER, TOKENS_OVER, SECONDS_OVER = 5, 6, 10
-LONGEST_CONTEXT: Final = 4_096
-BLOCKS: Final = 96
-"""Of a server's block pool, for about ten trajectories."""
+POOL: Final = Pool(blocks=96, max_num_seqs=4, max_num_batched_tokens=512, longest_context=4_096)
+"""Room for about ten trajectories."""
 LABEL_CAPACITY: Final = 10
-
-FLAGS: Final = (
-    *("--served-model-name", "tiny", "--load-format", "dummy", "--dtype", "float32", "--enforce-eager"),
-    *("--max-model-len", str(LONGEST_CONTEXT), "--max-num-seqs", "4", "--max-num-batched-tokens", "512"),
-    # The pool is as given, whatever memory there is; and vLLM must not want most of it.
-    *("--num-gpu-blocks-override", str(BLOCKS), "--kv-cache-memory-bytes", str(256 << 20)),
-    *("--gpu-memory-utilization", "0.1"),
-    *("--enable-prefix-caching", "--enable-prompt-tokens-details", "--disable-uvicorn-access-log"),
-    *("--scheduler-cls", ROUTING_PREFIX),
-    *("--additional-config", json.dumps({"coresched": {"label_capacity": LABEL_CAPACITY}})),
-)
 
 
 @dataclass(frozen=True)
@@ -91,7 +78,7 @@ RUNS: Final = (
 def planned(samples: int, seed: int) -> Plan:
     """The first ``samples`` shipped trajectories that a server can hold, scaled down."""
     small = scaled(demo_workload(), turns_over=TURNS_OVER, tokens_over=TOKENS_OVER, seconds_over=SECONDS_OVER)
-    held = [one for one in small if one.final_context_tokens <= LONGEST_CONTEXT]
+    held = [one for one in small if one.final_context_tokens <= POOL.longest_context]
     return make_plan(held[:samples], seed=seed)
 
 

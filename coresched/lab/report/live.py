@@ -14,10 +14,10 @@ from coresched.lab.report.series import completion_curve, in_flight_curves, tota
 from coresched.lab.report.svg import Line, line_chart
 
 NOTE = (
-    "Gain is the makespan saved against the first run. Cache reuse is the share of prompt tokens that were "
-    "in a prefix cache, new prefill the others. L5 is the time the last 5 % of the samples take. Imbalance is the "
-    "mean over time of the workers' deviation from an equal number of requests in flight. One run of each: "
-    "another may differ by some percent."
+    "Gain is the makespan saved against the first run. Cache reuse is the share of prompt tokens were in a "
+    "prefix cache, new prefill is the rest. L5 is the time the last 5 % of the samples take. Imbalance is "
+    "the mean over time of the workers' deviation from an equal number of requests in flight. One run of "
+    "each: another may differ by some percent."
 )
 
 

@@ -101,6 +101,7 @@ def test_a_coordinated_batch_reuses_more_than_one_under_stock_rules(
     servers: list[Server], trace: Path, tmp_path: Path
 ) -> None:
     stock_rules = ("--sample-concurrency=2", "--environment-policy=fcfs", "--router=round-robin")
+    stock_rules += ("--no-labels",)  # so that vLLM is first come, first served
     stock = measured(replay(trace, tmp_path / "stock", servers, "--flush-cache", *stock_rules))
     before = [counts(server.url) for server in servers]
     with served("--worker", "a", "--worker", "b") as (address, _):
@@ -119,8 +120,8 @@ def test_a_coordinated_batch_reuses_more_than_one_under_stock_rules(
     assert total["none"] + total["refused"] == 0
     assert total["hit"] > total["miss"]
     assert total["prompt tokens"] == ours["input_tokens"]
-    assert total["output tokens"] == ours["output_tokens"] if "output_tokens" in ours else True
-    assert total["cached tokens"] >= ours["input_tokens"] - ours["new_prefill_tokens"]
+    assert total["output tokens"] == ours["output_tokens"]
+    assert total["cached tokens"] == ours["input_tokens"] - ours["new_prefill_tokens"]
 
 
 async def until(server: str, condition: Callable[[dict[str, float]], bool]) -> None:
@@ -158,25 +159,36 @@ async def test_clients_that_go_away_take_their_requests_along(server: str) -> No
     assert (found["hit"], found["miss"]) == (1, 8)
 
 
-async def test_replies_are_the_same_in_a_storm_of_preemptions(server: str) -> None:
-    """Each fits alone; four that run need more blocks than there are after a few tokens."""
-
-    async def reply(client: httpx.AsyncClient, number: int) -> list[int]:
-        body = asked(prompt(number, 880), 80, session_id=f"storm-{number}")
-        answer = (await client.post("/v1/completions", json=body)).raise_for_status().json()
-        ids: list[int] = answer["choices"][0]["token_ids"]
-        return ids
-
+async def test_replies_are_the_models_own_in_a_storm_of_preemptions(server: str) -> None:
+    """Each request fits alone; four that run need more blocks than there are after a few tokens."""
+    numbers = range(20, 28)
+    prompts = {number: prompt(number, 880) for number in numbers}
     async with httpx.AsyncClient(base_url=server, timeout=300) as client:
-        assert (await client.post("/reset_prefix_cache")).json() == {"success": True}
-        alone = [await reply(client, number) for number in range(20, 28)]
+
+        async def ask(ids: list[int], output_tokens: int, **more: Any) -> dict[str, Any]:
+            body = asked(ids, output_tokens, **more)
+            answer = (await client.post("/v1/completions", json=body)).raise_for_status().json()
+            choice: dict[str, Any] = answer["choices"][0]
+            return choice
+
+        async def worst_gap(ids: list[int], reply: list[int]) -> float:
+            """By how much a token of the reply is less likely than the best, in nat, computed in one go."""
+            told = (await ask(ids + reply, 1, prompt_logprobs=1))["prompt_logprobs"][len(ids) :]
+            return max(
+                max(one["logprob"] for one in likely.values()) - likely[str(token)]["logprob"]
+                for token, likely in zip(reply, told, strict=True)
+            )
+
         before = counts(server)
-        together = await asyncio.gather(*(reply(client, number) for number in range(20, 28)))
-    assert together == alone
-    assert len(set(map(tuple, alone))) == 8  # else a wrong reply would not show
-    found = grown(server, before)
+        jobs = [ask(prompts[number], 80, session_id=f"storm-{number}") for number in numbers]
+        replies = [choice["token_ids"] for choice in await asyncio.gather(*jobs)]
+        found = grown(server, before)
+        gaps = [await worst_gap(prompts[n], reply) for n, reply in zip(numbers, replies, strict=True)]
+        wrong = await worst_gap(prompts[20], replies[1])
     assert found["preemptions"] >= 4
     assert found["hit"] + found["miss"] == 8  # a resumed request is not admitted anew
+    assert max(gaps) < 0.5  # what vLLM's kernels for CPUs round differently in other batches
+    assert wrong > 2
 
 
 async def test_a_cache_that_is_reset_in_the_middle_costs_hits_and_nothing_else(server: str) -> None:
