@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from statistics import median
 from typing import Any
 
 from rich.table import Table
@@ -26,7 +27,6 @@ COLUMNS = (
     "in\nflight",
     "L5",
     "imba-\nlance",
-    "recom-\nputed",
     "CPU",
 )
 
@@ -43,9 +43,7 @@ def print_runs(command: str, machine: Machine, comparison: Comparison, runs: Seq
         rows = table_rows([(run.setup.name, run.metrics) for run in of_round], unit)
         for run, (name, *rest) in zip(of_round, rows, strict=True):
             busy = run.engines_cpu_s / run.wall_s / machine.cores
-            again = recomputed(comparison, run)
-            recomputed_text = "-" if again is None else count_text(again)
-            table.add_row(name, str(run.sample_concurrency), *rest, recomputed_text, f"{busy:.0%}")
+            table.add_row(name, str(run.sample_concurrency), *rest, f"{busy:.0%}")
     turns = sum(len(one.turns) for one in comparison.workload)
     kind = comparison.kind
     lines = (
@@ -57,7 +55,7 @@ def print_runs(command: str, machine: Machine, comparison: Comparison, runs: Seq
     notes = (
         *ratio_lines(comparison, runs),
         *(f"{setup.name}: {setup.adds}" for setup in comparison.setups),
-        f"recomputed: prompt tokens computed beyond the {comparison.new_tokens:,} that no earlier turn had.",
+        recomputed_line(comparison, runs),
         "CPU: of the servers, as a share of the machine while the run went on.",
     )
     print_page(console, lines, table, notes=notes)
@@ -96,6 +94,18 @@ def ratio_lines(comparison: Comparison, runs: Sequence[Run]) -> Iterator[str]:
             f"Makespan of {first} over {name}: median {spread.median:.2f}, quartiles {spread.q1:.2f} to "
             f"{spread.q3:.2f}, all {min(ratios):.2f} to {max(ratios):.2f}, {len(ratios)} pairs."
         )
+
+
+def recomputed_line(comparison: Comparison, runs: Sequence[Run]) -> str:
+    told = []
+    for setup in comparison.setups:
+        found = [recomputed(comparison, run) for run in runs if run.setup == setup]
+        known = [tokens for tokens in found if tokens is not None]
+        told.append(f"{setup.name} {count_text(median(known)) if known else '-'}")
+    return (
+        f"Prompt tokens computed beyond the {comparison.new_tokens:,} no earlier turn had, in the median: "
+        f"{', '.join(told)}."
+    )
 
 
 def as_json(command: str, machine: Machine, comparison: Comparison, runs: Sequence[Run]) -> str:

@@ -1,9 +1,11 @@
 """`python -m bench sglang-batch` without its servers: what they are asked for, and what is shown."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from simulated import trajectory
 
 from bench.__main__ import main
 from bench.engine_batch.results import as_json, print_runs
@@ -69,11 +71,19 @@ def test_the_table_has_each_round_against_its_own_first(
         assert len(rows) == 2
         assert all(word in rows[0].split() for word in words)
     assert max(map(len, lines)) <= 110
+    assert any(line.startswith("Makespan of stock over coordinated: median 2.00") for line in lines)
     report = json.loads(as_json("command", MACHINE, comparison, runs()))
     assert [(run["round"], run["name"]) for run in report["runs"]] == [
         (number, setup.name) for number in range(2) for setup in SETUPS
     ]
     assert report["runs"][0]["metrics"]["makespan_s"] == 400.0
+    assert report["makespan_ratios"]["coordinated"] == [2.0, 2.0]
+    assert report["runs"][1]["recomputed_tokens"] == 750 - comparison.new_tokens
+
+
+def test_what_no_earlier_turn_had_is_the_first_prompt_and_the_responses(comparison: Comparison) -> None:
+    batch = [trajectory("a", [(5, 1.0, 20), (7, 1.0, 30), (9, 1.0, 40)], prompt=100)]
+    assert replace(comparison, workload=batch).new_tokens == 150
 
 
 @pytest.mark.parametrize(
