@@ -1,10 +1,11 @@
 """The comparison as one HTML page."""
 
+from collections.abc import Sequence
 from html import escape
 
 from coresched.lab.comparison import COLUMNS, TURN_COLUMNS, Comparison, table_rows, turn_rows
-from coresched.lab.report.html import curve_style, definitions, html_page, html_table
 from coresched.lab.report.series import completion_curve, in_flight_curves, total_curve
+from coresched.lab.report.style import STYLE
 from coresched.lab.report.svg import Line, line_chart
 from coresched.lab.simulator.run import SimulatedRun
 from coresched.lab.units import TimeUnit
@@ -36,21 +37,37 @@ def comparison_page(comparison: Comparison) -> str:
         "<h2>Load of each worker</h2>",
         *_worker_charts([first, last], unit, end_s),
         "<h2>What each run adds</h2>",
-        definitions([(rung.settings.name, rung.adds) for rung in comparison.rungs]),
+        "<dl>"
+        + "".join(
+            f"<dt>{escape(rung.settings.name)}</dt><dd>{escape(rung.adds)}</dd>" for rung in comparison.rungs
+        )
+        + "</dl>",
         f"<p class='note'>{NOTE}</p>",
     ]
-    return html_page(comparison.title, sections)
+    body = "\n".join(sections)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(comparison.title)}</title><style>{STYLE}</style></head>\n"
+        f"<body><main>\n{body}\n</main></body></html>\n"
+    )
 
 
 def _table(comparison: Comparison) -> str:
     unit = comparison.unit
     heads = [f"{name} ({unit.name})" if name in ("makespan", "L5") else name for name in COLUMNS]
-    return html_table(heads, table_rows(comparison))
+    return _html_table(heads, table_rows(comparison))
 
 
 def _turn_table(comparison: Comparison) -> list[str]:
     rows = turn_rows(comparison)
-    return ["<h2>Turns inside the workers</h2>", html_table(TURN_COLUMNS, rows)] if rows else []
+    return ["<h2>Turns inside the workers</h2>", _html_table(TURN_COLUMNS, rows)] if rows else []
+
+
+def _html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _completion_chart(comparison: Comparison, unit: TimeUnit, end_s: float) -> str:
@@ -58,7 +75,7 @@ def _completion_chart(comparison: Comparison, unit: TimeUnit, end_s: float) -> s
         Line(
             run.settings.name,
             [(unit.scale(t), value) for t, value in completion_curve(run.outcome)],
-            curve_style(number, len(comparison.runs)),
+            _style(number, len(comparison.runs)),
         )
         for number, run in enumerate(comparison.runs)
     ]
@@ -80,7 +97,7 @@ def _in_flight_chart(comparison: Comparison, unit: TimeUnit, end_s: float) -> st
                 (unit.scale(t), value)
                 for t, value in total_curve(in_flight_curves(run.outcome, run.metrics.makespan_s))
             ],
-            curve_style(number, len(comparison.runs)),
+            _style(number, len(comparison.runs)),
         )
         for number, run in enumerate(comparison.runs)
     ]
@@ -112,3 +129,10 @@ def _worker_charts(runs: list[SimulatedRun], unit: TimeUnit, end_s: float) -> li
         )
         charts.append(f"<h3>{escape(run.settings.name)}</h3>{chart}")
     return charts
+
+
+def _style(number: int, count: int) -> str:
+    """The first run is the grey reference, the last one stands out."""
+    if number == 0:
+        return "first"
+    return "last" if number == count - 1 else f"between b{number % 5}"

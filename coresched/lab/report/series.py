@@ -1,35 +1,12 @@
 """Curves over time, thinned to what a chart can show."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from coresched.lab.simulator.outcome import Outcome
 
 Points = list[tuple[float, float]]
 """(seconds, value), ascending in time."""
 
 
-class RunCourse(Protocol):
-    """What curves show of a run, simulated or live: an `Outcome`, or a replay's `Course`."""
-
-    @property
-    def workers(self) -> int: ...
-    @property
-    def completed_s(self) -> Sequence[float]:
-        """Times of completion, ascending."""
-
-    @property
-    def load_t(self) -> Sequence[float]:
-        """When a request began or ended, ascending."""
-
-    @property
-    def load_worker(self) -> Sequence[int]:
-        """On which worker, by number."""
-
-    @property
-    def load_change(self) -> Sequence[int]:
-        """1 or -1."""
-
-
-def completion_curve(outcome: RunCourse, most: int = 400) -> Points:
+def completion_curve(outcome: Outcome, most: int = 400) -> Points:
     """Completed fraction over time, a step at each completion (at most ``most`` of them, ends kept)."""
     completed = outcome.completed_s
     count = len(completed)
@@ -42,7 +19,7 @@ def completion_curve(outcome: RunCourse, most: int = 400) -> Points:
     return points
 
 
-def in_flight_curves(outcome: RunCourse, end_s: float, bins: int = 240) -> list[Points]:
+def in_flight_curves(outcome: Outcome, end_s: float, bins: int = 240) -> list[Points]:
     """Mean requests in flight on each worker in each of ``bins`` equal spans of 0 to ``end_s``."""
     width = end_s / bins
     sums = [[0.0] * bins for _ in range(outcome.workers)]
