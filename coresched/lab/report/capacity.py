@@ -3,8 +3,8 @@
 from html import escape
 
 from coresched.capacity.plan import Plan
+from coresched.lab.report.html import html_page
 from coresched.lab.report.series import Points
-from coresched.lab.report.style import STYLE
 from coresched.lab.report.svg import Line, line_chart
 
 STEPS = 240
@@ -43,11 +43,7 @@ def plan_page(plan: Plan) -> str:
         "workload, so it "
         "may lie above them (contexts grow, waiting trajectories hold one slot) or below (long ones meet)."
     )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n"
-        f"<body><main><h1>{escape(title)}</h1>{chart}<p class='note'>{note}</p></main></body></html>\n"
-    )
+    return html_page(title, [f"<h1>{escape(title)}</h1>", chart, f"<p class='note'>{note}</p>"])
 
 
 def _below(points: Points, top: float) -> Points:

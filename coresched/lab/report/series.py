@@ -1,30 +1,39 @@
 """Curves over time, thinned to what a chart can show."""
 
-from coresched.lab.simulator.outcome import Outcome
+from collections.abc import Iterable, Sequence
 
 Points = list[tuple[float, float]]
 """(seconds, value), ascending in time."""
 
 
-def completion_curve(outcome: Outcome, most: int = 400) -> Points:
-    """Completed fraction over time, a step at each completion (at most ``most`` of them, ends kept)."""
-    completed = outcome.completed_s
+def completion_curve(completed: Sequence[float], samples: int, most: int = 400) -> Points:
+    """Completed fraction of ``samples`` over time, a step at each of the ascending times ``completed``.
+
+    At most ``most`` steps are kept, and both ends.
+    """
     count = len(completed)
+    if not count:
+        return [(0.0, 0.0)]
     stride = max(1, count // most)
     picked = sorted({*range(0, count, stride), count - 1})
     points: Points = [(0.0, 0.0)]
     for position in picked:
         points.append((completed[position], points[-1][1]))
-        points.append((completed[position], (position + 1) / count))
+        points.append((completed[position], (position + 1) / samples))
     return points
 
 
-def in_flight_curves(outcome: Outcome, end_s: float, bins: int = 240) -> list[Points]:
-    """Mean requests in flight on each worker in each of ``bins`` equal spans of 0 to ``end_s``."""
+def in_flight_curves(
+    changes: Iterable[tuple[float, int, int]], workers: int, end_s: float, bins: int = 240
+) -> list[Points]:
+    """Mean requests in flight on each worker in each of ``bins`` equal spans of 0 to ``end_s``.
+
+    A change is (seconds, worker from 0, +1 or -1); changes are in order of time.
+    """
     width = end_s / bins
-    sums = [[0.0] * bins for _ in range(outcome.workers)]
-    level = [0] * outcome.workers
-    since = [0.0] * outcome.workers
+    sums = [[0.0] * bins for _ in range(workers)]
+    level = [0] * workers
+    since = [0.0] * workers
 
     def add(worker: int, until: float) -> None:
         if level[worker]:
@@ -33,7 +42,7 @@ def in_flight_curves(outcome: Outcome, end_s: float, bins: int = 240) -> list[Po
                 sums[worker][min(position, bins - 1)] += level[worker] * max(0.0, overlap)
         since[worker] = until
 
-    for t, worker, change in zip(outcome.load_t, outcome.load_worker, outcome.load_change, strict=True):
+    for t, worker, change in changes:
         add(worker, t)
         level[worker] += change
     return [[((position + 0.5) * width, total / width) for position, total in enumerate(row)] for row in sums]

@@ -1,7 +1,5 @@
 """Metrics, bounds and curves on numbers computed by hand."""
 
-from array import array
-
 import pytest
 from simulated import prepare, settings, small_model, trajectory
 
@@ -9,6 +7,8 @@ from coresched.lab.bounds import Bounds, lower_bounds
 from coresched.lab.metrics import measure, time_completed
 from coresched.lab.report.series import completion_curve, in_flight_curves, total_curve
 from coresched.lab.simulator.outcome import Outcome
+
+CHANGES = [(0.0, 0, 1), (0.0, 1, 1), (10.0, 1, -1), (20.0, 0, -1)]
 
 
 def outcome(**changes: object) -> Outcome:
@@ -25,9 +25,6 @@ def outcome(**changes: object) -> Outcome:
         "shared_load_s": 12.0,
         "ttft_s": 2.0,
         "decode_s": 18.0,
-        "load_t": array("d", [0.0, 0.0, 10.0, 20.0]),
-        "load_worker": array("i", [0, 1, 1, 0]),
-        "load_change": array("i", [1, 1, -1, -1]),
     }
     return Outcome(**(fields | changes))  # type: ignore[arg-type]
 
@@ -115,7 +112,7 @@ def test_best_bound_is_the_largest() -> None:
 
 
 def test_completion_curve_steps_at_each_completion() -> None:
-    assert completion_curve(outcome()) == [
+    assert completion_curve(outcome().completed_s, 4) == [
         (0.0, 0.0),
         (4.0, 0.0),
         (4.0, 0.25),
@@ -126,18 +123,21 @@ def test_completion_curve_steps_at_each_completion() -> None:
         (20.0, 0.75),
         (20.0, 1.0),
     ]
-    long = outcome(completed_s=[float(number) for number in range(5000)])
-    thinned = completion_curve(long)
+    assert completion_curve([3.0], 4)[-1] == (3.0, 0.25)
+    assert completion_curve([], 4) == [(0.0, 0.0)]
+    thinned = completion_curve([float(number) for number in range(5000)], 5000)
     assert len(thinned) < 1000
     assert thinned[-1] == (4999.0, 1.0)
 
 
 def test_in_flight_is_averaged_over_each_bin() -> None:
-    curves = in_flight_curves(outcome(), end_s=20.0, bins=4)
+    curves = in_flight_curves(CHANGES, 2, end_s=20.0, bins=4)
     assert curves == [
         [(2.5, 1.0), (7.5, 1.0), (12.5, 1.0), (17.5, 1.0)],
         [(2.5, 1.0), (7.5, 1.0), (12.5, 0.0), (17.5, 0.0)],
     ]
     assert total_curve(curves) == [(2.5, 2.0), (7.5, 2.0), (12.5, 1.0), (17.5, 1.0)]
-    (partial, _) = in_flight_curves(outcome(load_t=array("d", [1.0, 1.0, 1.0, 4.0])), end_s=20.0, bins=4)
+    (partial, _) = in_flight_curves(
+        [(1.0, 0, 1), (1.0, 1, 1), (1.0, 1, -1), (4.0, 0, -1)], 2, end_s=20.0, bins=4
+    )
     assert partial[0] == (2.5, pytest.approx(0.6))
