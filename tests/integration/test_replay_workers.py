@@ -178,6 +178,11 @@ def test_ctrl_c_leaves_a_valid_part(trace: Path, tmp_path: Path, workers: list[t
     summary = summary_of(tmp_path / "r")
     assert (summary["status"], summary["metrics"]["makespan_s"]) == ("interrupted", None)
     assert 10 <= summary["metrics"]["turns"] == len(events_of(tmp_path / "r", "inference"))
+    page = tmp_path / "page.html"
+    drawing = [sys.executable, "-m", "coresched", "report", str(tmp_path / "r"), "--report", str(page)]
+    done = subprocess.run(drawing, cwd=CHECKOUT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "r did not reach its end (interrupted: stopped by a signal)" in page.read_text()
 
 
 def wait_for_turns(folder: Path, turns: int) -> None:

@@ -6,6 +6,8 @@ from typing import BinaryIO
 
 import msgspec
 
+from coresched.errors import InputError
+
 
 class Event(msgspec.Struct, frozen=True, tag_field="event", omit_defaults=False):
     """Something that happened to a sample. Times are seconds since the batch began, times `speed`."""
@@ -89,6 +91,14 @@ class EventLog:
 
 
 def read_events(path: Path) -> list[AnyEvent]:
-    """The events of a run, also of one that was killed: half a last line is left out."""
-    lines = path.read_bytes().split(b"\n")
-    return [_decode(line) for line in lines[:-1]]
+    """The events of a run, also of one that was killed: half a last line is left out.
+
+    Raises InputError, naming file and line, for one that is no event.
+    """
+    events = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            events.append(_decode(line))
+        except msgspec.DecodeError as error:
+            raise InputError(f"{str(path)!r} line {number} is no event of a replay: {error}") from None
+    return events

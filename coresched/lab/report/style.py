@@ -12,7 +12,7 @@ h3 { font-size: 15px; margin: 16px 0 0; }
 table { border-collapse: collapse; width: 100%; margin: 14px 0; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: 5px 8px; border-bottom: 1px solid var(--rule); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
-th { font-weight: 600; color: var(--soft); font-size: 13px; }
+th { font-weight: 600; color: var(--soft); font-size: 13px; white-space: normal; vertical-align: bottom; }
 tbody tr:last-child { font-weight: 600; }
 svg { width: 100%; height: auto; display: block; }
 .grid { stroke: var(--rule); stroke-width: 1; }
@@ -29,6 +29,9 @@ svg { width: 100%; height: auto; display: block; }
 .w0 { stroke: #2a78c2; border-color: #2a78c2; } .w1 { stroke: #d07a00; border-color: #d07a00; }
 .w2 { stroke: #2c9a68; border-color: #2c9a68; } .w3 { stroke: #8453b8; border-color: #8453b8; }
 .w4 { stroke: #c8371f; border-color: #c8371f; } .w5 { stroke: #159aa5; border-color: #159aa5; }
+.box { display: inline-block; width: 14px; height: 10px; margin-right: 6px; }
+.inference { fill: #2a78c2; background: #2a78c2; } .waiting { fill: #f0b357; background: #f0b357; }
+.environment { fill: #9bc8a9; background: #9bc8a9; } .failed { fill: #c8371f; background: #c8371f; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 16px; }
 dt { font-weight: 600; }
 dd { margin: 0; }

@@ -8,6 +8,7 @@ COMMANDS = [
     "demo",
     "simulate",
     "replay",
+    "report",
     "plan",
     "serve",
     "gateway",

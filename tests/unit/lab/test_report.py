@@ -1,10 +1,10 @@
 """The page and its charts."""
 
 import re
-from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
+from pages import assert_well_formed
 from simulated import small_model, trajectory
 
 from coresched.lab.comparison import COLUMNS, Comparison, as_json, compare, table_rows
@@ -23,25 +23,9 @@ def comparison() -> Comparison:
 
 def test_page_is_well_formed_and_escapes_what_it_shows(comparison: Comparison) -> None:
     page = comparison_page(comparison)
-    open_tags: list[str] = []
-
-    class Checker(HTMLParser):
-        def handle_starttag(self, tag: str, attrs: object) -> None:
-            if tag not in ("meta", "br"):
-                open_tags.append(tag)
-
-        def handle_startendtag(self, tag: str, attrs: object) -> None:
-            pass
-
-        def handle_endtag(self, tag: str) -> None:
-            assert open_tags.pop() == tag
-
-    Checker().feed(page)
-    assert open_tags == []
+    assert_well_formed(page)
     assert "A &lt;title&gt;" in page
     assert "twenty &amp; more" in page
-    assert "<script" not in page
-    assert "http" not in page.replace("http-equiv", "")
 
 
 def test_page_shows_every_run_and_each_workers_load(comparison: Comparison) -> None:
@@ -51,7 +35,6 @@ def test_page_shows_every_run_and_each_workers_load(comparison: Comparison) -> N
     assert page.count("<svg") == 4
     assert "worker 0" in page
     assert "worker 1" in page
-    assert "nan" not in page
 
 
 def test_rows_and_json_tell_the_same(comparison: Comparison) -> None:

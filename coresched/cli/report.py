@@ -1,0 +1,96 @@
+"""`coresched report`: what replays measured, as a page and as a trace to browse."""
+
+import argparse
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coresched.cli.options import add_output_options
+from coresched.cli.parser import CommandParser, add_command
+from coresched.errors import InputError
+from coresched.files import require_writable, write_whole
+
+if TYPE_CHECKING:
+    from coresched.lab.replay.recorded import RecordedRun
+
+
+def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
+    parser = add_command(
+        commands,
+        "report",
+        summary="draw replays, or compare them",
+        description="Draw what `coresched replay` left in its folders: completion, requests in flight, load\n"
+        "of each worker, cache reuse by turn, what each trajectory did when. Several folders are\n"
+        "compared, the first being the reference; they must have replayed the same workload. A replay\n"
+        "that was stopped is drawn up to there.",
+        example="coresched report stock coordinated --report compared.html",
+    )
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="the --output of a replay")
+    add_output_options(parser, report="coresched-report.html")
+    parser.add_argument(
+        "--perfetto",
+        type=Path,
+        metavar="FILE.json",
+        help="also write a trace for ui.perfetto.dev or chrome://tracing",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    # Here, so that the other commands start without all of this.
+    from coresched.cli.replay_output import runs_table
+    from coresched.cli.terminal import stdout_console
+    from coresched.lab.replay.perfetto import perfetto_trace
+    from coresched.lab.replay.table import unit_of
+    from coresched.lab.report.replay_page import replay_page, verdict
+
+    report: Path | None = args.report or (None if args.json else args.default_report)
+    for flag, path in (("--report", report), ("--perfetto", args.perfetto)):
+        if path is not None:
+            require_writable(path, flag)
+    runs = _recorded(args.folders)
+    if report is not None:
+        write_whole(report, replay_page(runs), "--report")
+    if args.perfetto is not None:
+        write_whole(args.perfetto, perfetto_trace(runs).decode(), "--perfetto")
+    if args.json:
+        print(
+            json.dumps(
+                {"runs": [{"name": run.name, "status": run.status, **asdict(run.metrics)} for run in runs]},
+                indent=2,
+            )
+        )
+        return 0
+    console = stdout_console()
+    named = [(run.name, run.metrics) for run in runs]
+    console.print(runs_table(named), crop=False)
+    console.print()
+    console.print(verdict(runs, unit_of(named)), highlight=False)
+    console.print(f"\nreport: {report}", highlight=False)
+    if args.perfetto is not None:
+        console.print(f"trace: {args.perfetto}", highlight=False)
+    return 0
+
+
+def _recorded(folders: list[Path]) -> "list[RecordedRun]":
+    """The runs, each under the name of its folder, or its whole path where two are called the same."""
+    from coresched.lab.replay.recorded import read_recorded
+
+    resolved = [folder.resolve() for folder in folders]
+    for place, folder in enumerate(resolved):
+        if folder in resolved[:place]:
+            raise InputError(f"{str(folders[place])!r} is given twice; give each folder once")
+    shared = Counter(folder.name for folder in resolved)
+    runs = [
+        read_recorded(given, name=folder.name if shared[folder.name] == 1 else str(given))
+        for given, folder in zip(folders, resolved, strict=True)
+    ]
+    for given, other in zip(folders, runs, strict=True):
+        if other.digest != runs[0].digest:
+            raise InputError(
+                f"{str(given)!r} replayed other prompts than {str(folders[0])!r}; compare replays of the "
+                "same traces, --seed and --token-ids"
+            )
+    return runs

@@ -1,0 +1,190 @@
+"""Replays as one HTML page: one of them, or several of the same workload side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from coresched.lab.replay.events import Completion, FailedInference, Inference
+from coresched.lab.replay.recorded import RecordedRun
+from coresched.lab.replay.table import COLUMNS, table_rows, unit_of
+from coresched.lab.report.charts import (
+    NamedCurve,
+    completion_chart,
+    in_flight_chart,
+    run_style,
+    worker_charts,
+)
+from coresched.lab.report.gantt import gantt_chart
+from coresched.lab.report.html import html_page, html_table
+from coresched.lab.report.series import Points, completion_curve, in_flight_curves, total_curve
+from coresched.lab.report.svg import Line, line_chart
+from coresched.lab.units import TimeUnit, count_text, percent_text, saved_text
+
+NOTE = (
+    "Gain is the makespan saved against the first run. L5 and L10 are the times the last 5 and 10 % of the "
+    "samples take. Imbalance is the mean over time of the workers' deviation from an equal number of "
+    "requests in flight; output imbalance is that of the tokens they generated. A dash is what a stopped "
+    "replay or a silent engine leaves unknown. Times are seconds since the batch began, times the replay's "
+    "speed."
+)
+
+
+def replay_page(runs: Sequence[RecordedRun]) -> str:
+    """Tables, curves, cache reuse by turn, and a Gantt chart of each run. ``runs`` are of one workload."""
+    named = [(run.name, run.metrics) for run in runs]
+    unit = unit_of(named)
+    end_s = max(run.metrics.elapsed_s for run in runs) or 1.0
+    loads = [(run.name, _loads(run, end_s)) for run in runs]
+    title = f"Replay of {runs[0].samples:,} trajectories, {runs[0].turns:,} turns"
+    heads = [f"{name} ({unit.name})" if name in ("makespan", "L5") else name for name in COLUMNS]
+    return html_page(
+        title,
+        [
+            f"<h1>{title}</h1>",
+            f'<p class="lead">{escape(verdict(runs, unit))}</p>',
+            html_table(heads, table_rows(named, unit)),
+            "<h2>How each was run</h2>",
+            html_table(SETTINGS_COLUMNS, [_settings_row(run) for run in runs]),
+            "<h2>Where the time went</h2>",
+            html_table(*_time_table(runs, unit)),
+            "<h2>Completed samples over time</h2>",
+            completion_chart([(run.name, _completion(run)) for run in runs], unit, end_s),
+            "<h2>Requests in flight over time</h2>",
+            in_flight_chart([(name, total_curve([c for _, c in one])) for name, one in loads], unit, end_s),
+            "<h2>Load of each worker</h2>",
+            *worker_charts(loads, unit, end_s),
+            *_reuse_chart(runs),
+            "<h2>Trajectories over time</h2>",
+            *(f"<h3>{escape(run.name)}</h3>{gantt_chart(run.events, unit, end_s)}" for run in runs),
+            f"<p class='note'>{NOTE}</p>",
+        ],
+    )
+
+
+def verdict(runs: Sequence[RecordedRun], unit: TimeUnit) -> str:
+    """The comparison, or what there is of it, in a sentence."""
+    stopped = [run for run in runs if run.metrics.makespan_s is None]
+    if stopped:
+        run = stopped[0]
+        why = f": {run.reason}" if run.reason else ""
+        return (
+            f"{run.name} did not reach its end ({run.status}{why}); "
+            f"{run.metrics.completed_samples:,} of {run.samples:,} samples completed."
+        )
+    first, last = runs[0], runs[-1]
+    assert first.metrics.makespan_s is not None
+    assert last.metrics.makespan_s is not None
+    text = f"{unit.text(last.metrics.makespan_s)} {unit.name}"
+    if len(runs) == 1:
+        return f"All samples completed in {text}."
+    saved = saved_text(last.metrics.makespan_s, first.metrics.makespan_s)
+    return f"{last.name} took {text}, which is {saved} less than {first.name}."
+
+
+SETTINGS_COLUMNS = (
+    "run",
+    "C_S",
+    "C_E",
+    "environment",
+    "router",
+    "workers",
+    "speed",
+    "model",
+    "started (UTC)",
+)
+
+
+def _settings_row(run: RecordedRun) -> tuple[str, ...]:
+    settings = run.settings
+    router = f"{settings.router}, of the service" if run.service else settings.router
+    return (
+        run.name,
+        f"{settings.sample_concurrency:,}",
+        "no cap" if settings.environment_concurrency is None else f"{settings.environment_concurrency:,}",
+        settings.environment_policy,
+        router,
+        f"{len(run.workers):,}",
+        f"{settings.speed:g}",
+        ", ".join(run.models),
+        run.started_at[:16].replace("T", " "),
+    )
+
+
+def _time_table(runs: Sequence[RecordedRun], unit: TimeUnit) -> tuple[list[str], list[tuple[str, ...]]]:
+    heads = [
+        "run",
+        f"L10 ({unit.name})",
+        f"model calls ({unit.name})",
+        f"slot waits ({unit.name})",
+        f"environment ({unit.name})",
+        "first token (s)",
+        "migrations",
+        "failed",
+        "output imbalance",
+        "output tokens",
+    ]
+    rows: list[tuple[str, ...]] = [
+        (
+            run.name,
+            "-" if run.metrics.tail_s is None else unit.text(run.metrics.tail_s["10"]),
+            unit.text(run.metrics.inference_s),
+            unit.text(run.metrics.environment_queue_s),
+            unit.text(run.metrics.environment_s),
+            "-" if run.metrics.ttft_s is None else f"{run.metrics.ttft_s:.2f}",
+            f"{run.metrics.migrations:,}",
+            f"{run.metrics.failed_requests:,}",
+            percent_text(run.metrics.output_imbalance),
+            count_text(run.metrics.output_tokens),
+        )
+        for run in runs
+    ]
+    return heads, rows
+
+
+def _completion(run: RecordedRun) -> Points:
+    completed = sorted(event.at_s for event in run.events if isinstance(event, Completion))
+    return completion_curve(completed, run.samples)
+
+
+def _loads(run: RecordedRun, end_s: float) -> list[NamedCurve]:
+    """Requests in flight on each worker, also those that failed there."""
+    place = {worker: number for number, worker in enumerate(run.workers)}
+    changes = []
+    for event in run.events:
+        # A request that failed at a gateway itself reached none of the workers.
+        if isinstance(event, Inference | FailedInference) and event.worker in place:
+            changes.append((event.sent_s, place[event.worker], 1))
+            changes.append((event.ended_s, place[event.worker], -1))
+    changes.sort(key=lambda change: (change[0], -change[2]))
+    return list(zip(run.workers, in_flight_curves(changes, len(run.workers), end_s), strict=True))
+
+
+def _reuse_chart(runs: Sequence[RecordedRun]) -> list[str]:
+    lines = []
+    for number, run in enumerate(runs):
+        if points := reuse_by_turn(run):
+            lines.append(Line(run.name, points, run_style(number, len(runs))))
+    if not lines:
+        return []
+    last = max(turn for line in lines for turn, _ in line.points)
+    chart = line_chart(
+        lines, x_label="turn", y_label="cached prompt tokens", x_max=max(last, 1.0), y_max=1.0, percent=True
+    )
+    return ["<h2>Cache reuse by turn</h2>", chart]
+
+
+def reuse_by_turn(run: RecordedRun) -> Points:
+    """(turn from 1, cached prompt tokens over prompt tokens of all samples' such turns).
+
+    Empty where the engine does not report cached tokens.
+    """
+    cached: dict[int, int] = {}
+    prompt: dict[int, int] = {}
+    for event in run.events:
+        if isinstance(event, Inference):
+            if event.cached_tokens is None:
+                return []
+            cached[event.turn] = cached.get(event.turn, 0) + event.cached_tokens
+            prompt[event.turn] = prompt.get(event.turn, 0) + event.prompt_tokens
+    return [(turn + 1.0, cached[turn] / prompt[turn]) for turn in sorted(prompt) if prompt[turn]]
