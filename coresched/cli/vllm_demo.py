@@ -24,7 +24,7 @@ from coresched.errors import InputError
 from coresched.files import write_whole
 
 if TYPE_CHECKING:
-    from coresched.lab.report.live import LiveRun
+    from coresched.lab.replay.recorded import RecordedRun
 
 SERVERS = 2
 
@@ -42,7 +42,7 @@ def run_on_vllm(args: argparse.Namespace) -> int:
     from coresched.cli.replay_output import progress_bar
 
     plan = planned(args.samples, args.seed)
-    runs: list[LiveRun] = []
+    runs: list[RecordedRun] = []
     with tempfile.TemporaryDirectory(prefix="coresched-demo-") as scratch, ExitStack() as stack:
         folder = Path(scratch)
         model = write_model(folder / "model", SHAPE, weights=False)
@@ -74,8 +74,7 @@ def run_on_vllm(args: argparse.Namespace) -> int:
             for line in error.tail:
                 print(line, file=sys.stderr)
             return _fail(str(error))
-    workload = f"{len(plan.samples)} shipped SWE-like trajectories, {plan.turns:,} turns, scaled down"
-    _tell(args, runs, workload, report)
+    _tell(args, runs, report)
     return 0
 
 
@@ -127,21 +126,23 @@ def _waiting(what: str) -> Iterator[None]:
         yield
 
 
-def _tell(args: argparse.Namespace, runs: Sequence[LiveRun], workload: str, report: Path | None) -> None:
-    from coresched.cli.replay_output import TABLE_WIDTH, runs_table
-    from coresched.lab.report.live import live_page
+def _tell(args: argparse.Namespace, runs: Sequence[RecordedRun], report: Path | None) -> None:
+    from coresched_vllm.local.demo import RUNS
 
-    title = "coresched demo on vLLM"
-    served = f"two vLLM {vllm_version()} servers of a tiny model on this machine"
-    verdict = _verdict(runs)
+    from coresched.cli.replay_output import TABLE_WIDTH, runs_table
+    from coresched.lab.replay.table import unit_of
+    from coresched.lab.report.replay_page import replay_page, verdict
+
     if report is not None:
-        write_whole(report, live_page(title, verdict, f"{workload}, on {served}.", runs), "--report")
+        write_whole(report, replay_page(runs), "--report")
+    workload = f"{runs[0].samples} shipped SWE-like trajectories, {runs[0].turns:,} turns, scaled down"
+    served = f"{SERVERS} vLLM {vllm_version()} servers of a tiny model on this machine"
     if args.json:
-        found = [{"name": run.name, "adds": run.adds, "metrics": asdict(run.metrics)} for run in runs]
-        print(json.dumps({"title": title, "workload": workload, "served": served, "runs": found}, indent=2))
+        found = [{"name": run.name, "metrics": asdict(run.metrics)} for run in runs]
+        print(json.dumps({"workload": workload, "served": served, "runs": found}, indent=2))
         return
     console = stdout_console()
-    console.print(f"{title}: {workload}, on {served}")
+    console.print(f"coresched demo: {workload}, on {served}")
     console.print()
     named = [(run.name, run.metrics) for run in runs]
     console.print(runs_table(named), width=max(TABLE_WIDTH, console.width), crop=False)
@@ -149,26 +150,15 @@ def _tell(args: argparse.Namespace, runs: Sequence[LiveRun], workload: str, repo
     adds = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
     adds.add_column(no_wrap=True)
     adds.add_column()
-    for run in runs:
-        adds.add_row(run.name, run.adds)
+    for one in RUNS:
+        adds.add_row(one.name, one.adds)
     console.print(adds)
     console.print()
-    console.print(verdict)
-    console.print(f"\nreport: {report}")
-
-
-def _verdict(runs: Sequence[LiveRun]) -> str:
-    """One sentence. Both runs have a makespan."""
-    from coresched.lab.replay.table import unit_of
-
-    first, last = runs[0], runs[-1]
-    unit = unit_of([(run.name, run.metrics) for run in runs])
-    took, took_last = first.metrics.makespan_s or 0.0, last.metrics.makespan_s or 0.0
-    return (
-        f"{first.name} {unit.text(took)} {unit.name}, {last.name} {unit.text(took_last)} {unit.name}: "
-        f"x{took / took_last:.2f}. Measured, with real time and a real engine; a tiny model says nothing of "
-        "how much a large one gains."
+    console.print(
+        f"{verdict(runs, unit_of(named))} Measured once, in real time on a real engine; a tiny model does not "
+        "say how much a large one gains."
     )
+    console.print(f"\nreport: {report}")
 
 
 def vllm_version() -> str:

@@ -10,11 +10,9 @@ from typing import Final
 
 from coresched.lab.replay.conduct import Conducted, conduct
 from coresched.lab.replay.endpoint import Endpoint
-from coresched.lab.replay.events import read_events
 from coresched.lab.replay.plan import Plan, ReplaySettings, make_plan
 from coresched.lab.replay.prompts import TokenSource
-from coresched.lab.replay.record import EVENTS
-from coresched.lab.report.live import LiveRun
+from coresched.lab.replay.recorded import RecordedRun, read_recorded
 from coresched.trajectory.scaling import scaled
 from coresched.trajectory.workloads import demo_workload
 from coresched_vllm.local.flags import Pool
@@ -96,7 +94,7 @@ def run(
     servers: Sequence[Server],
     folder: Path,
     progress: Callable[[int, int], None],
-) -> LiveRun:
+) -> RecordedRun:
     """Empty the caches and run the batch. Raises StoppedError, and InputError as `conduct` does."""
     work = conduct(
         plan,
@@ -112,4 +110,4 @@ def run(
     ending = conducted.ending
     if ending.status != "completed":
         raise StoppedError(ending.reason or ending.status, interrupted=ending.status == "interrupted")
-    return LiveRun(one.name, one.adds, conducted.metrics, read_events(folder / one.name / EVENTS))
+    return read_recorded(folder / one.name, name=one.name)
