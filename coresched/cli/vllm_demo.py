@@ -155,8 +155,8 @@ def _tell(args: argparse.Namespace, runs: Sequence[RecordedRun], report: Path | 
     console.print(adds)
     console.print()
     console.print(
-        f"{verdict(runs, unit_of(named))} Measured once, in real time on a real engine; a tiny model does not "
-        "say how much a large one gains."
+        f"{verdict(runs, unit_of(named))} Measured once, in real time on a real engine; a tiny model "
+        "does not say how much a large one gains."
     )
     console.print(f"\nreport: {report}")
 
