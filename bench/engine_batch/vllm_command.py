@@ -41,7 +41,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     parser.add_argument(
         "--samples",
         type=count,
-        default=40,
+        default=24,
         metavar="N",
         help="the first N of those that fit (default %(default)s)",
     )
@@ -83,7 +83,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     parser.add_argument(
         "--hidden-size",
         type=count,
-        default=512,
+        default=256,
         metavar="N",
         help="of the model, a multiple of 64: the larger, the more a prompt token costs beside vLLM's own "
         "work of a step (default %(default)s)",

@@ -8,7 +8,7 @@ from coresched.cli.parser import CommandParser, add_command, count
 from coresched.errors import InputError
 from coresched.trajectory.workloads import demo_workload
 
-LIVE_SAMPLES = 40
+LIVE_SAMPLES = 24
 SIMULATED = (
     *("workers", "environment_concurrency", "worker_model", "sample_concurrency", "state_ratio"),
     *("label_capacity", "load_bound", "band_s", "bucket_s"),

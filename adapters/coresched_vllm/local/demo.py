@@ -19,7 +19,7 @@ from coresched_vllm.local.flags import Pool
 from coresched_vllm.local.servers import Server
 from coresched_vllm.local.tiny_model import TOKEN_IDS, Shape
 
-SHAPE: Final = Shape(hidden_size=512, layers="ccacca")
+SHAPE: Final = Shape(hidden_size=256, layers="ccacca")
 """Wide enough that computing a prompt takes longer than vLLM's own work around it."""
 
 NAMES: Final = ("vllm-0", "vllm-1")

@@ -87,7 +87,7 @@ def test_what_cannot_work_is_one_line_and_nothing_is_started(vllm_python: Path) 
             (demo(sys.executable), "vLLM is not installed for"),
             (
                 demo(vllm_python, "--port", str(port)),
-                f"--port {port}: {port} cannot be used (Address already",
+                f"--port {port}: {port} cannot be used (Address",
             ),
             (demo(vllm_python, "--workers", "3"), "--workers shapes the simulated demo; leave it out"),
         )
