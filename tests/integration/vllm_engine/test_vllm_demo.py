@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from integration.engines.environment import CHECKOUT, COMPILED_ONCE
-from process_table import descendants, gone
+from process_table import descendants, wait_until_gone
 
 pytestmark = pytest.mark.vllm
 
@@ -39,7 +39,7 @@ def booting(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], set[int
         finally:
             running.terminate()
             running.wait(120)
-    assert all(gone(pid) for pid in servers)
+    wait_until_gone(servers)
 
 
 def test_both_runs_come_to_their_end_and_are_reported(vllm_python: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from coresched_vllm.local.servers import ServerError, free_port, serving, start, wait_until_healthy
 from coresched_vllm.local.tiny_model import Shape, write_model
-from process_table import descendants, gone
+from process_table import descendants, wait_until_gone
 
 SERVER = """
 import http.server, subprocess, sys, time
@@ -49,7 +49,7 @@ def test_all_processes_of_a_server_end_with_the_block(variables: dict[str, str],
         processes = {server.process.pid for server in servers}
         processes |= set().union(*(descendants(server.process.pid) for server in servers))
         assert len(processes) == 4
-    assert all(map(gone, processes))
+    wait_until_gone(processes)
 
 
 def test_a_server_that_ends_is_named_with_its_last_lines(variables: dict[str, str], tmp_path: Path) -> None:
