@@ -18,7 +18,7 @@ from coresched_vllm.local.servers import Server, serving, start, wait_until_heal
 from coresched_vllm.local.tiny_model import TOKEN_IDS, write_model
 from integration.engines.environment import COMPILED_ONCE
 from integration.vllm_engine.environment import HERE
-from integration.vllm_engine.tiny_servers import FLAGS, asked, counts, grown, prompt, status_of
+from integration.vllm_engine.tiny_servers import FLAGS, MOST_RUNNING, asked, counts, grown, prompt, status_of
 from served import served
 
 from coresched.trajectory.generator import generate
@@ -139,8 +139,8 @@ async def test_clients_that_go_away_take_their_requests_along(server: str) -> No
             body = asked(prompt(number, 100), output_tokens, session_id=label)
             return asyncio.create_task(client.post("/v1/completions", json=body))
 
-        running = [ask(f"running-{number}", number, 1_500) for number in range(4)]
-        await until(server, lambda now: now["running"] == 4)
+        running = [ask(f"running-{number}", number, 1_500) for number in range(MOST_RUNNING)]
+        await until(server, lambda now: now["running"] == MOST_RUNNING)
         waiting = [ask(f"waiting-{number}", 10 + number, 2) for number in range(4)]
         await until(server, lambda now: now["waiting"] == 4)
         waiting[0].cancel()
@@ -151,18 +151,18 @@ async def test_clients_that_go_away_take_their_requests_along(server: str) -> No
         assert [one.status_code for one in left] == [200] * 3
         assert all(len(one.json()["choices"][0]["token_ids"]) == 2 for one in left)
         await until(server, lambda now: now["running"] == now["waiting"] == 0)
-        # Seven were admitted, each once. Running ones have a label in the set, that of the other is in none.
-        assert Counter(grown(server, before)) & Counter(hit=9, miss=9, none=9) == Counter(miss=7)
-        for label, number in (("running-3", 3), ("waiting-0", 10)):
+        # Nine were admitted, each once. Running ones have a label in the set, that of the other is in none.
+        assert Counter(grown(server, before)) & Counter(hit=99, miss=99, none=99) == Counter(miss=9)
+        for label, number in (("running-5", 5), ("waiting-0", 10)):
             (await ask(label, number, 2)).raise_for_status()
     found = grown(server, before)
-    assert (found["hit"], found["miss"]) == (1, 8)
+    assert (found["hit"], found["miss"]) == (1, 10)
 
 
 async def test_replies_are_the_models_own_in_a_storm_of_preemptions(server: str) -> None:
-    """Each request fits alone; four that run need more blocks than there are after a few tokens."""
+    """Each request fits alone; those that run together need more and more blocks, and there are none."""
     numbers = range(20, 28)
-    prompts = {number: prompt(number, 880) for number in numbers}
+    prompts = {number: prompt(number, 25 * number) for number in numbers}
     async with httpx.AsyncClient(base_url=server, timeout=300) as client:
 
         async def ask(ids: list[int], output_tokens: int, **more: Any) -> dict[str, Any]:
@@ -180,12 +180,12 @@ async def test_replies_are_the_models_own_in_a_storm_of_preemptions(server: str)
             )
 
         before = counts(server)
-        jobs = [ask(prompts[number], 80, session_id=f"storm-{number}") for number in numbers]
+        jobs = [ask(prompts[number], 200, session_id=f"storm-{number}") for number in numbers]
         replies = [choice["token_ids"] for choice in await asyncio.gather(*jobs)]
         found = grown(server, before)
         gaps = [await worst_gap(prompts[n], reply) for n, reply in zip(numbers, replies, strict=True)]
         wrong = await worst_gap(prompts[20], replies[1])
-    assert found["preemptions"] >= 4
+    assert found.get("preemptions", 0) >= 4
     assert found["hit"] + found["miss"] == 8  # a resumed request is not admitted anew
     assert max(gaps) < 0.5  # what vLLM's kernels for CPUs round differently in other batches
     assert wrong > 2

@@ -11,11 +11,19 @@ from urllib.parse import urlsplit
 import httpx
 
 MODEL = "tiny"
+MOST_RUNNING = 6
 LABEL_CAPACITY = 8
 FLAGS = (
     *("--served-model-name", MODEL, "--dtype", "float32", "--max-model-len", "2048", "--enforce-eager"),
-    *("--max-num-seqs", "4", "--max-num-batched-tokens", "512", "--kv-cache-memory-bytes", "67108864"),
-    *("--num-gpu-blocks-override", "56", "--enable-prefix-caching", "--enable-prompt-tokens-details"),
+    *(
+        "--max-num-seqs",
+        str(MOST_RUNNING),
+        "--max-num-batched-tokens",
+        "512",
+        "--kv-cache-memory-bytes",
+        "67108864",
+    ),
+    *("--num-gpu-blocks-override", "40", "--enable-prefix-caching", "--enable-prompt-tokens-details"),
     *("--scheduler-cls", "coresched_vllm.RoutingPrefix", "--disable-uvicorn-access-log"),
     *("--additional-config", json.dumps({"coresched": {"label_capacity": LABEL_CAPACITY}})),
 )
