@@ -41,7 +41,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     parser.add_argument(
         "--samples",
         type=count,
-        default=24,
+        default=12,
         metavar="N",
         help="the first N of those that fit (default %(default)s)",
     )
@@ -69,14 +69,14 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     parser.add_argument(
         "--environment-concurrency",
         type=count,
-        default=4,
+        default=3,
         metavar="C_E",
         help="environment stages at once (default %(default)s)",
     )
     parser.add_argument(
         "--sample-concurrency",
         type=count,
-        default=10,
+        default=6,
         metavar="C_S",
         help="samples at once where it is coordinated (default %(default)s)",
     )
@@ -91,12 +91,12 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     parser.add_argument(
         "--blocks",
         type=count,
-        default=96,
+        default=48,
         metavar="N",
         help="of a server's block pool, 128 tokens each (default %(default)s)",
     )
     parser.add_argument(
-        "--label-capacity", type=count, default=10, metavar="C_A", help="of a server (default %(default)s)"
+        "--label-capacity", type=count, default=8, metavar="C_A", help="of a server (default %(default)s)"
     )
     parser.add_argument(
         "--rounds", type=count, default=5, metavar="N", help="pairs of runs (default %(default)s)"
