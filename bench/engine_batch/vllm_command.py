@@ -17,7 +17,7 @@ from coresched.trajectory.workloads import demo_workload
 
 SETUPS = (STOCK, COORDINATED)
 LONGEST_CONTEXT = 4_096
-QUICK_SAMPLES = 10
+QUICK_SAMPLES = 4
 
 
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
