@@ -110,13 +110,15 @@ def start(
 
     ``variables`` go before those of this process, and these before VARIABLES. The log is appended to.
     """
-    command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(model), *flags]
+    if os.sep in python:  # else it is found on PATH; the server has another working directory
+        python = os.path.abspath(python)
+    command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(model.absolute()), *flags]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
             env={**VARIABLES, **os.environ, **(variables or {})},
-            cwd=log.parent,
+            cwd=log.parent,  # where vLLM drops a file, it is not left behind
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -52,6 +52,20 @@ def test_all_processes_of_a_server_end_with_the_block(variables: dict[str, str],
     wait_until_gone(processes)
 
 
+def test_an_interpreter_may_be_named_from_the_working_directory(
+    variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    (tmp_path / "logs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with serving(
+        "bin/python", Path("model"), [], names=["a"], folder=tmp_path / "logs", variables=variables
+    ) as servers:
+        assert servers[0].is_healthy()
+
+
 def test_a_server_that_ends_is_named_with_its_last_lines(variables: dict[str, str], tmp_path: Path) -> None:
     booting = serving(sys.executable, tmp_path, ["--fail"], names=["a"], folder=tmp_path, variables=variables)
     with pytest.raises(ServerError, match="vLLM server a ended with exit code 3") as caught, booting:
