@@ -59,15 +59,18 @@ def run_on_vllm(args: argparse.Namespace) -> int:
                     )
                 )
             for one in RUNS:
+                failure = None
                 with progress_bar(plan, one.name) as progress:
                     try:
                         runs.append(run(one, plan, servers, folder, progress))
                     except StoppedError as error:
                         if error.interrupted:
                             raise KeyboardInterrupt from None
-                        for server in servers:
-                            server.check()
-                        return _fail(f"the {one.name} run failed: {error}")
+                        failure = f"the {one.name} run failed: {error}"
+                for server in servers:  # without one of them a batch may come to its end, and means nothing
+                    server.check()
+                if failure is not None:
+                    return _fail(failure)
             with _waiting("stopping the servers"):
                 stack.close()
         except ServerError as error:
