@@ -159,7 +159,7 @@ async def test_clients_that_go_away_take_their_requests_along(server: str) -> No
     assert (found["hit"], found["miss"]) == (1, 10)
 
 
-async def test_replies_are_the_models_own_in_a_storm_of_preemptions(server: str) -> None:
+async def test_replies_are_the_models_own_where_requests_push_each_other_out(server: str) -> None:
     """Each request fits alone; those that run together need more and more blocks, and there are none."""
     numbers = range(20, 28)
     prompts = {number: prompt(number, 25 * number) for number in numbers}
@@ -185,7 +185,7 @@ async def test_replies_are_the_models_own_in_a_storm_of_preemptions(server: str)
         found = grown(server, before)
         gaps = [await worst_gap(prompts[n], reply) for n, reply in zip(numbers, replies, strict=True)]
         wrong = await worst_gap(prompts[20], replies[1])
-    assert found.get("preemptions", 0) >= 4
+    assert found.get("preemptions", 0) >= 2
     assert found["hit"] + found["miss"] == 8  # a resumed request is not admitted anew
     assert max(gaps) < 0.5  # what vLLM's kernels for CPUs round differently in other batches
     assert wrong > 2
