@@ -151,12 +151,16 @@ async def test_clients_that_go_away_take_their_requests_along(server: str) -> No
         assert [one.status_code for one in left] == [200] * 3
         assert all(len(one.json()["choices"][0]["token_ids"]) == 2 for one in left)
         await until(server, lambda now: now["running"] == now["waiting"] == 0)
-        # Nine were admitted, each once. Running ones have a label in the set, that of the other is in none.
-        assert Counter(grown(server, before)) & Counter(hit=99, miss=99, none=99) == Counter(miss=9)
+        # Nine were admitted. On a slow machine the running ones grow until one is pushed out and resumed.
+        found = Counter(grown(server, before))
+        assert (found["miss"], found["none"]) == (9, 0)
+        assert found["hit"] <= found["preemptions"]
+        # A running one's label is in the set, that of the one that never ran is not.
+        before = counts(server)
         for label, number in (("running-5", 5), ("waiting-0", 10)):
             (await ask(label, number, 2)).raise_for_status()
-    found = grown(server, before)
-    assert (found["hit"], found["miss"]) == (1, 10)
+    found = Counter(grown(server, before))
+    assert (found["hit"], found["miss"]) == (1, 1)
 
 
 async def test_replies_are_the_models_own_where_requests_push_each_other_out(server: str) -> None:
@@ -185,8 +189,8 @@ async def test_replies_are_the_models_own_where_requests_push_each_other_out(ser
         found = grown(server, before)
         gaps = [await worst_gap(prompts[n], reply) for n, reply in zip(numbers, replies, strict=True)]
         wrong = await worst_gap(prompts[20], replies[1])
-    assert found.get("preemptions", 0) >= 2
-    assert found["hit"] + found["miss"] == 8  # a resumed request is not admitted anew
+    assert found.get("preemptions", 0) >= 4
+    assert found["hit"] + found["miss"] == 8 + found["preemptions"]  # resumed is admitted again
     assert max(gaps) < 0.5  # what vLLM's kernels for CPUs round differently in other batches
     assert wrong > 2
 
