@@ -61,7 +61,7 @@ DECOUPLED = SetUp(
 )
 COORDINATED = SetUp(
     "coordinated",
-    "C_S and pools of the plan, LBCH and CAAS by coresched serve, routing-prefix in the engine",
+    "C_S (and SGLang's pools) as planned, LBCH and CAAS by coresched serve, routing-prefix in the engine",
     decoupled=True,
     planned=True,
     service=True,
