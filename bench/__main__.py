@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from bench import capacity, gateway, overhead, replay, service, simulator
 from bench.chaos import parser as chaos
+from bench.engine_batch import sglang_command as sglang_batch
+from bench.engine_batch import vllm_command as vllm_batch
 from bench.progress import clear
-from bench.sglang_batch import command as sglang_batch
 from bench.sglang_policies import command as sglang_policies
 from bench.sglang_priority import command as sglang_priority
 from bench.vllm_policies import command as vllm_policies
@@ -35,6 +36,7 @@ def build_parser() -> CommandParser:
         sglang_priority,
         vllm_policies,
         vllm_priority,
+        vllm_batch,
     ):
         command.add_parser(commands)
     return parser

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +18,14 @@ def descendants(pid: int) -> set[int]:
         ]
         return set(children).union(*map(descendants, children))
     return set()
+
+
+def wait_until_gone(pids: Iterable[int], timeout_s: float = 20) -> None:
+    """What was killed ends a moment later. Fails for what is still there then."""
+    until = time.monotonic() + timeout_s
+    while left := [pid for pid in pids if not gone(pid)]:
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
 
 
 def gone(pid: int) -> bool:

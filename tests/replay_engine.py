@@ -41,6 +41,8 @@ class Engine:
     replies: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     """By label and prompt length: what was answered."""
     flushed: int = 0
+    resets: bool | None = None
+    """Whether vLLM's cache can be emptied now; None where the server was not told to offer it."""
     hold: bool = False
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -59,6 +61,12 @@ class Engine:
         self.flushed += 1
         return web.Response(text="Cache flushed.")
 
+    async def reset(self, http: web.Request) -> web.Response:
+        if self.resets is None:
+            raise web.HTTPNotFound
+        self.flushed += self.resets
+        return web.json_response({"success": self.resets})
+
     async def generate(self, http: web.Request) -> web.StreamResponse:
         body = await http.read()
         self.in_flight += 1
@@ -72,7 +80,7 @@ class Engine:
         native = http.path == "/generate"
         prompt = body["input_ids" if native else "prompt"]
         count = body["sampling_params"]["max_new_tokens"] if native else body["max_tokens"]
-        label = http.headers["x-smg-routing-key"]
+        label = http.headers.get("x-smg-routing-key", "")
         self.asked.append(Asked(label, prompt, count, http.path, body))
         self.arrived.set()
         fault = self.faults.popleft() if self.faults else None
@@ -110,6 +118,7 @@ async def engines(number: int, **fields: Any) -> AsyncIterator[Sequence[Engine]]
             app = web.Application(client_max_size=1 << 30)
             app.router.add_get("/v1/models", engine.models)
             app.router.add_post("/flush_cache", engine.flush)
+            app.router.add_post("/reset_prefix_cache", engine.reset)
             app.router.add_post("/generate", engine.generate)
             app.router.add_post("/v1/completions", engine.generate)
             server = TestServer(app)

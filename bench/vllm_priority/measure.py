@@ -84,7 +84,8 @@ def measure(lines: IO[str], vllm_version: str, folder: Path, sizes: tuple[int, .
         taken = interleaved([each.timing for each in steps.values()], effort.repeats)
         for name, samples in zip(steps, taken, strict=True):
             put(lines, row={"waiting": size, "case": names.STEP, "policy": name, "samples_s": samples})
-    publisher = SharedCounts(folder / "counts", ("model", "0"))
+    kind = type(made[names.RP].scheduler.ordering.counts())
+    publisher = SharedCounts(folder / "counts", ("model", "0"), kind)
     found = passes.passes_of(made[names.LPM].scheduler, made[names.RP].scheduler, publisher)
     for size in sizes:
         put(lines, doing=f"{size:,} waiting")

@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         band_s=args.band_s,
         bucket_s=args.bucket_s,
         speed=args.speed,
+        labelled=not args.no_labels,
         patience_s=args.patience_s,
         request_timeout_s=args.request_timeout_s,
     )

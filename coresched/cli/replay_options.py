@@ -91,7 +91,10 @@ def _add_endpoint_options(parser: CommandParser) -> None:
         "measured times multiplied (default %(default)g)",
     )
     endpoints.add_argument(
-        "--flush-cache", action="store_true", help="empty SGLang's prefix caches first (POST /flush_cache)"
+        "--flush-cache",
+        action="store_true",
+        help="empty the prefix caches first (SGLang: POST /flush_cache; vLLM: POST /reset_prefix_cache, for "
+        "which it must run with VLLM_SERVER_DEV_MODE=1)",
     )
     endpoints.add_argument(
         "--patience-s",
@@ -131,6 +134,12 @@ def _add_scheduling_options(parser: CommandParser) -> None:
         choices=["lbch", "consistent-hash", "round-robin"],
         default="lbch",
         help="which endpoint a turn goes to (default %(default)s)",
+    )
+    policy.add_argument(
+        "--no-labels",
+        action="store_true",
+        help="requests carry no trajectory label, as those of a harness that knows none; an engine with "
+        "routing-prefix then serves them first come, first served",
     )
     policy.add_argument(
         "--load-bound", type=number(at_least=1), metavar="ALPHA", help="LBCH bound (default 1.25)"

@@ -21,11 +21,11 @@ TABLE_WIDTH = 78
 
 
 @contextmanager
-def progress_bar(plan: Plan) -> Iterator[Callable[[int, int], None]]:
-    """A bar of turns with the time that is left, where stderr is a terminal."""
+def progress_bar(plan: Plan, name: str = "") -> Iterator[Callable[[int, int], None]]:
+    """A bar of turns with the time that is left, behind ``name``, where stderr is a terminal."""
     console = Console(stderr=True)
     with Progress(
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f} turns"),
+        TextColumn(f"{name} {{task.completed:,.0f}}/{{task.total:,.0f}} turns".lstrip()),
         BarColumn(),
         TextColumn("{task.fields[samples]:,}/{task.fields[all_samples]:,} samples"),
         TimeElapsedColumn(),

@@ -64,7 +64,7 @@ async def conduct(
             await service.check(settings, endpoints)
         new_folder(folder)
         if flush_cache:
-            await flush_caches(session, endpoints)
+            await flush_caches(session, endpoints, served)
         write_run(
             folder,
             traces=traces,

@@ -119,18 +119,28 @@ def protocol_for(asked: ProtocolName | None, served: Sequence[Served], model: st
     return sglang() if name == "sglang" else openai(model or served[0].model)
 
 
-async def flush_caches(session: aiohttp.ClientSession, endpoints: Sequence[Endpoint]) -> None:
-    """Empty SGLang's prefix caches, which an earlier replay may have filled.
+async def flush_caches(
+    session: aiohttp.ClientSession, endpoints: Sequence[Endpoint], served: Sequence[Served]
+) -> None:
+    """Empty the prefix caches of SGLang and vLLM, which an earlier replay may have filled.
 
     Raises InputError for an endpoint that cannot.
     """
-    for endpoint in endpoints:
+    for endpoint, one in zip(endpoints, served, strict=True):
+        is_vllm = one.owned_by == "vllm"
+        path = "/reset_prefix_cache" if is_vllm else "/flush_cache"
         try:
-            async with session.post(f"{endpoint.url}/flush_cache") as response:
+            async with session.post(endpoint.url + path) as response:
                 content, status = await response.read(), response.status
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
             raise InputError(f"--flush-cache: {endpoint}: {_reason(error)}") from None
-        if status != 200:
+        if status == 404 and is_vllm:
+            raise InputError(
+                f"--flush-cache: {endpoint} has no POST {path}; start vLLM with VLLM_SERVER_DEV_MODE=1, or "
+                "leave the flag out"
+            )
+        # vLLM answers 200 also where requests hold blocks and nothing was emptied.
+        if status != 200 or (is_vllm and b"false" in content):
             raise InputError(
                 f"--flush-cache: {endpoint} answered {status}: {_said(content)}; restart it, or leave the "
                 "flag out"

@@ -19,7 +19,8 @@ class ReplaySettings:
 
     ``sample_concurrency`` is C_S, ``environment_concurrency`` C_E (None: no cap), ``load_bound`` alpha of
     LBCH; ``band_s`` and ``bucket_s`` are B and D_I of CAAS. The endpoints' clocks run ``speed`` times as fast
-    as the wall clock: environment stages and B and D_I are divided by it, measured times multiplied. The last
+    as the wall clock: environment stages and B and D_I are divided by it, measured times multiplied. Without
+    ``labelled`` no request carries its trajectory's label, as those of a harness that knows none. The last
     two are seconds of the wall clock: how long a turn is tried again, and how long one request may take.
     """
 
@@ -31,6 +32,7 @@ class ReplaySettings:
     band_s: float = 30.0
     bucket_s: float = 1.0
     speed: float = 1.0
+    labelled: bool = True
     patience_s: float = 60.0
     request_timeout_s: float = 3600.0
 

@@ -28,12 +28,12 @@ class Answer:
 class Protocol:
     """Where to post, the body of a request, and how to read its answer.
 
-    ``body(ids, label, output_tokens)`` takes the prompt's ids as JSON without brackets. ``read`` raises
-    EndpointError for what is no answer.
+    ``body(ids, label, output_tokens)`` takes the prompt's ids as JSON without brackets, and None for no
+    label. ``read`` raises EndpointError for what is no answer.
     """
 
     path: str
-    body: Callable[[bytes, str, int], bytes]
+    body: Callable[[bytes, str | None, int], bytes]
     read: Callable[[bytes], Answer]
 
 
@@ -46,7 +46,7 @@ def openai(model: str) -> Protocol:
     """OpenAI's ``POST /v1/completions`` with the extensions that vLLM and SGLang share."""
     name = msgspec.json.encode(model)
 
-    def body(ids: bytes, label: str, output_tokens: int) -> bytes:
+    def body(ids: bytes, label: str | None, output_tokens: int) -> bytes:
         return (
             b'{"model":%b,"max_tokens":%d,"min_tokens":%d,"ignore_eos":true,"temperature":0,'
             b'"return_token_ids":true,"prompt":[%b]}' % (name, output_tokens, output_tokens, ids)
@@ -55,7 +55,8 @@ def openai(model: str) -> Protocol:
     return Protocol("/v1/completions", body, _read_completion)
 
 
-def _generate_body(ids: bytes, label: str, output_tokens: int) -> bytes:
+def _generate_body(ids: bytes, label: str | None, output_tokens: int) -> bytes:
+    # SGLang takes null as no key.
     return (
         b'{"routing_key":%b,"sampling_params":{"max_new_tokens":%d,"ignore_eos":true,"temperature":0},'
         b'"input_ids":[%b]}' % (msgspec.json.encode(label), output_tokens, ids)

@@ -186,7 +186,9 @@ class Replay:
     ) -> Ids:
         """The reply of one turn, after as many attempts as patience allows; one of them counts."""
         recorded = planned.trajectory.turns[number]
-        body = self._protocol.body(conversation.text, sample.id, recorded.output_tokens)
+        labelled = self._settings.labelled
+        label = sample.id if labelled else None
+        body = self._protocol.body(conversation.text, label, recorded.output_tokens)
         where = f"trajectory {planned.trajectory.id!r}, turns[{number}]"
         routed = self._settings.router != "round-robin"
         avoided: tuple[str, ...] = ()
@@ -196,7 +198,8 @@ class Replay:
                 async with sample.inference(exclude=avoided if routed else ()) as turn:
                     endpoint = self._endpoint(turn.worker if routed else None, avoided, where)
                     sent_s = self._now()
-                    reply = await generate(self._session, endpoint, self._protocol, body, turn.headers)
+                    headers = turn.headers if labelled else {}
+                    reply = await generate(self._session, endpoint, self._protocol, body, headers)
                     ended_s = self._now()
             except EndpointError as error:
                 now = time.perf_counter()

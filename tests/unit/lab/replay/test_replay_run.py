@@ -231,6 +231,35 @@ async def test_caches_are_flushed_before_anything_is_sent(tmp_path: Path) -> Non
         assert [engine.flushed for engine in running] == [1, 1]
 
 
+@pytest.mark.parametrize("owned_by", ["sglang", "vllm"])
+async def test_engines_learn_no_label_where_they_shall_not(owned_by: str, tmp_path: Path) -> None:
+    async with engines(2, owned_by=owned_by) as running:
+        done = await replay(endpoints(running), tmp_path / "r", labelled=False, router="round-robin")
+        asked = [ask for engine in running for ask in engine.asked]
+    assert done.ending.status == "completed"
+    assert len(asked) == done.metrics.turns
+    assert {ask.label for ask in asked} == {""}
+    assert {ask.body.get("routing_key") for ask in asked} == {None}
+
+
+@pytest.mark.parametrize(
+    ("resets", "said"),
+    [(True, None), (False, 'answered 200: {"success": false}; restart'), (None, "VLLM_SERVER_DEV_MODE=1")],
+)
+async def test_vllm_is_asked_in_its_own_way_and_may_refuse(
+    resets: bool | None, said: str | None, tmp_path: Path
+) -> None:
+    async with engines(2, owned_by="vllm", resets=resets) as running:
+        work = replay(endpoints(running), tmp_path / "r", options={"flush_cache": True})
+        if said is None:
+            await work
+            assert [engine.flushed for engine in running] == [1, 1]
+        else:
+            with pytest.raises(InputError, match=said):
+                await work
+            assert not any(engine.asked for engine in running)
+
+
 async def test_a_context_that_is_too_long_is_refused_before(tmp_path: Path) -> None:
     async with engines(2, longest_context=30) as running:
         with pytest.raises(

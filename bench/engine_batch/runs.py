@@ -7,9 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.sglang_batch.servers import Engines, engines, service
-from bench.sglang_batch.setups import ENGINES, LABELS_VARIABLE, SETUPS, Device, SetUp
-from coresched.capacity.plan import Plan
+from bench.engine_batch.engines import EngineKind, Engines, service
+from bench.engine_batch.setups import SetUp
 from coresched.lab.replay.conduct import Conducted, conduct
 from coresched.lab.replay.plan import make_plan
 from coresched.lab.replay.prompts import TokenSource
@@ -20,15 +19,21 @@ from coresched.trajectory.schema import Trajectory
 
 @dataclass(frozen=True)
 class Comparison:
-    """What all runs share. ``device`` has the options of `coresched sglang-sim` that say what it is."""
+    """What all runs share. The workload's pauses are 1/``seconds_over`` of those recorded."""
 
-    python: str
+    kind: EngineKind
+    setups: Sequence[SetUp]
     workload: Sequence[Trajectory]
-    made: Plan
-    device: Device
-    options: Sequence[str]
     environment_concurrency: int
-    speed: float
+    seconds_over: float = 1.0
+
+    @property
+    def new_tokens(self) -> int:
+        """Prompt tokens that no turn before has had: what must be computed whatever is cached."""
+        return sum(
+            one.initial_prompt_tokens + sum(turn.env.response_tokens for turn in one.turns[:-1] if turn.env)
+            for one in self.workload
+        )
 
 
 @dataclass(frozen=True)
@@ -49,34 +54,28 @@ class StoppedError(RuntimeError):
 
 
 def all_runs(comparison: Comparison, rounds: int, folder: Path) -> Iterator[Run]:
-    """Boot both pairs of servers, then run the set-ups in turns; caches are flushed before each.
+    """Boot the servers, then run the set-ups in turns, every second round backwards, from empty caches.
 
     The folder of each run is kept in ``folder``. Raises NoServerError, StoppedError.
     """
-    device, made = comparison.device, comparison.made
     with ExitStack() as stack:
         pairs = {
-            planned: stack.enter_context(
-                engines(
-                    comparison.python,
-                    ENGINES,
-                    comparison.options,
-                    device.flags(made if planned else None),
-                    environment if planned else {},
-                )
-            )
-            for planned, environment in (
-                (False, {}),
-                (True, {**made.engine_environment, LABELS_VARIABLE: str(made.label_capacity)}),
-            )
+            planned: stack.enter_context(comparison.kind.booted(planned=planned))
+            for planned in sorted({setup.planned for setup in comparison.setups})
         }
         for number in range(rounds):
-            for setup in SETUPS:
+            for setup in comparison.setups if number % 2 == 0 else reversed(comparison.setups):
                 yield _run(comparison, setup, pairs[setup.planned], number, folder)
 
 
 def _run(comparison: Comparison, setup: SetUp, pair: Engines, number: int, folder: Path) -> Run:
-    settings = setup.settings(comparison.made, comparison.environment_concurrency, comparison.speed)
+    kind = comparison.kind
+    settings = setup.settings(
+        kind.sample_concurrency,
+        comparison.environment_concurrency,
+        speed=kind.speed,
+        seconds_over=comparison.seconds_over,
+    )
     name = f"{setup.name}-{number}"
     with ExitStack() as stack:
         at = None
@@ -88,7 +87,7 @@ def _run(comparison: Comparison, setup: SetUp, pair: Engines, number: int, folde
                 make_plan(comparison.workload),
                 settings,
                 pair.endpoints,
-                tokens=TokenSource(0, 1000, 30000),
+                tokens=TokenSource(0, *kind.token_ids),
                 folder=folder / name,
                 traces=[],
                 service=at,

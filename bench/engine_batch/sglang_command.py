@@ -5,17 +5,20 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench.engine_batch.setups import COORDINATED, DECOUPLED, STOCK
+from bench.engine_batch.sglang_servers import Device, SGLang
 from bench.machine import this_machine
 from bench.progress import announce, clear
-from bench.sglang_batch.setups import Device, shortened
 from bench.sglang_policies.models import write_model
 from bench.sglang_policies.processes import sglang_version
 from coresched.cli.parser import CommandParser, add_command, count, number
 from coresched.trajectory.reader import load_trajectories
+from coresched.trajectory.scaling import scaled
 from coresched.trajectory.workloads import demo_workload
 
 MODEL = "ling-3.0-flash"
 DEVICE = Device(memory="80GiB", weights="64GiB", memory_fraction=0.9, context_length=65536)
+SETUPS = (STOCK, DECOUPLED, COORDINATED)
 QUICK_SAMPLES, QUICK_FRACTION = 16, 20
 
 
@@ -72,10 +75,10 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from bench.engine_batch.engines import NoServerError
+    from bench.engine_batch.results import as_json, print_runs
+    from bench.engine_batch.runs import Comparison, StoppedError, all_runs
     from bench.gateways.processes import check_system
-    from bench.sglang_batch.results import as_json, print_runs
-    from bench.sglang_batch.runs import Comparison, StoppedError, all_runs
-    from bench.sglang_batch.servers import NoServerError
 
     check_system()
     samples, fraction, rounds = args.samples, args.turns_over, args.rounds
@@ -83,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         samples, fraction, rounds = QUICK_SAMPLES, QUICK_FRACTION, 1
     sglang = sglang_version(args.sglang_python)
     given = demo_workload() if args.trace is None else load_trajectories(args.trace)
-    workload = shortened(given[:samples], fraction)
+    workload = scaled(given[:samples], turns_over=fraction)
     machine = this_machine()
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.keep or Path(scratch)
@@ -91,28 +94,29 @@ def run(args: argparse.Namespace) -> int:
         model = write_model(MODEL, Path(scratch))
         options = ["--model-config", str(model), "--memory", DEVICE.memory, "--weights", DEVICE.weights]
         options += ["--speed", str(args.speed)]
-        comparison = Comparison(
+        kind = SGLang(
             python=args.sglang_python,
-            workload=workload,
+            version=sglang,
             made=DEVICE.plan(model, workload, args.environment_concurrency),
             device=DEVICE,
             options=options,
-            environment_concurrency=args.environment_concurrency,
             speed=args.speed,
         )
+        comparison = Comparison(kind, SETUPS, workload, args.environment_concurrency)
         runs = []
         announce("booting four servers")
         try:
             for one in all_runs(comparison, rounds, folder):
                 runs.append(one)
-                announce(f"{len(runs)} of {3 * rounds} runs: {one.setup.name} took {one.wall_s:.0f} s")
+                done = f"{len(runs)} of {len(SETUPS) * rounds} runs"
+                announce(f"{done}: {one.setup.name} took {one.wall_s:.0f} s")
         except (NoServerError, StoppedError) as error:
             clear()
             print(f"python -m bench sglang-batch: {error}", file=sys.stderr)
             return 1
     clear()
     if args.json:
-        print(as_json(args.command_line, machine, sglang, comparison, runs))
+        print(as_json(args.command_line, machine, comparison, runs))
     else:
-        print_runs(args.command_line, machine, sglang, comparison, runs)
+        print_runs(args.command_line, machine, comparison, runs)
     return 0

@@ -1,19 +1,19 @@
-"""SGLang servers on the simulated device, and the CPU time that they take."""
+"""What the set-ups run on: healthy servers of some engine, and the service beside them."""
 
-import os
+from __future__ import annotations
+
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
-from bench.chaos.servers import free_port
 from bench.gateways.processes import Program
 from coresched.lab.replay.endpoint import Endpoint
 
-BOOT_S = 900.0
 STOP_S = 60.0
 
 
@@ -33,41 +33,35 @@ class Engines:
         return sum(program.cpu_s() for program in self.programs)
 
 
-@contextmanager
-def engines(
-    python: str,
-    number: int,
-    device: Sequence[str],
-    flags: Sequence[str],
-    environment: Mapping[str, str],
-) -> Iterator[Engines]:
-    """That many equal servers, booted at once. ``device`` has the options of `coresched sglang-sim`.
+class EngineKind(Protocol):
+    """How servers of one engine are booted, and what is told of them."""
 
-    Raises NoServerError.
-    """
-    with ExitStack() as stack:
-        booting = []
-        for place in range(number):
-            port = free_port()
-            command = [python, "-m", "coresched", "sglang-sim", *device]
-            command += ["--start-timeout-s", str(BOOT_S), "--", "--port", str(port), *flags]
-            log = stack.enter_context(tempfile.TemporaryFile())
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, **environment},
-                start_new_session=True,
-            )
-            program = Program(process, log)
-            stack.callback(_stop, process)
-            booting.append((Endpoint(f"engine-{place}", f"http://127.0.0.1:{port}"), process, program))
-        for _, process, program in booting:
-            assert process.stdout is not None
-            if not process.stdout.readline():
-                raise NoServerError(f"coresched sglang-sim did not start: {program.last_words()}")
-        yield Engines([endpoint for endpoint, _, _ in booting], [program for _, _, program in booting])
+    @property
+    def title(self) -> str:
+        """The engine with its version, and what its servers are."""
+
+    @property
+    def sample_concurrency(self) -> int:
+        """C_S of the runs that admit samples apart from environment slots."""
+
+    @property
+    def label_capacity(self) -> int:
+        """C_A of a server that runs as planned."""
+
+    @property
+    def token_ids(self) -> tuple[int, int]:
+        """From LOW up to, not including, HIGH."""
+
+    @property
+    def speed(self) -> float:
+        """How many times as fast as real ones the servers are."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """For the results in JSON."""
+
+    def booted(self, *, planned: bool) -> AbstractContextManager[Engines]:
+        """Servers, as they come or as planned, with routing-prefix. Raises NoServerError."""
 
 
 @contextmanager
@@ -88,11 +82,11 @@ def service(workers: Sequence[str]) -> Iterator[str]:
                 raise NoServerError(f"coresched serve did not start: {words}")
             yield line.split()[-1].decode()
         finally:
-            _stop(process)
+            stop(process)
 
 
-def _stop(process: "subprocess.Popen[bytes]") -> None:
-    """Ask it to end, which ends SGLang's processes too: they are in another group, and outlive a kill."""
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask it to end, and through it the processes that it has started in other groups."""
     process.terminate()
     try:
         process.wait(STOP_S)

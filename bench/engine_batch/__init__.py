@@ -1,0 +1,1 @@
+"""A batch on two real servers of an engine, as it comes and coordinated."""
