@@ -145,7 +145,7 @@ def footprint(
             block_tokens=block_tokens,
             kernel_block_tokens=kernel_block_tokens,
             dcp=dcp,
-            checkpoint_blocks=int(architecture.state.kind == "mamba2"),  # vLLM's MambaMixer2 alone asks for it
+            checkpoint_blocks=int(architecture.state.kind == "mamba2"),  # of vLLM's MambaMixer2
         )
         kv, state = layout.kv_bytes, layout.state_bytes
     return Footprint(

@@ -208,7 +208,7 @@ def test_a_config_json_becomes_the_same_blocks(
 
 
 def layer_spec(model_class: Any, spec: Any, engine: Any) -> Any:
-    """What the state layers of vLLM's class ask for, in place of ``spec``, which has their shapes and dtypes."""
+    """The spec of the class's state layers by their own code, with the shapes and dtypes of ``spec``."""
     named = vars(sys.modules[model_class.__module__]).values()
     (layer,) = {
         each

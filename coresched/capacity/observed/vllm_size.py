@@ -28,7 +28,8 @@ def cache_sizes(
 ) -> list[tuple[int, int]]:
     """The fewest and most tokens that vLLM would log: int(blocks / n * longest), n the longest request's.
 
-    Once for each number of checkpoint blocks it may hold, the layout's first; empty where the report does not say enough.
+    Once for each number of checkpoint blocks it may hold, the layout's first; empty where the report does not
+    say enough.
     """
     longest = observed.max_context
     if longest is None or observed.kv_tokens is None:
