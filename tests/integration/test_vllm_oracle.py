@@ -210,11 +210,12 @@ def test_a_config_json_becomes_the_same_blocks(
 def layer_spec(model_class: Any, spec: Any, engine: Any) -> Any:
     """The spec of the class's state layers by their own code, with the shapes and dtypes of ``spec``."""
     named = vars(sys.modules[model_class.__module__]).values()
-    (layer,) = {
+    layers = {
         each
         for each in named
         if isinstance(each, type) and issubclass(each, MambaBase) and not isabstract(each)
     }
+    (layer,) = (each for each in layers if not any(issubclass(other, each) for other in layers - {each}))
 
     class Unbuilt(layer):  # type: ignore[misc,valid-type]
         mamba_type = spec.mamba_type
