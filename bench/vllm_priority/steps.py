@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from time import thread_time
 from typing import Any
 
@@ -44,7 +45,7 @@ class TimedSteps:
 
     def wait(self, requests: list[Any]) -> None:
         for request in requests:
-            self._engine.scheduler.add_request(request)
+            self._engine.scheduler.add_request(copy(request))  # our orders attach to it what is one engine's
         self._engine.step()
 
     def timing(self) -> float:
