@@ -210,7 +210,7 @@ def test_a_config_json_becomes_the_same_blocks(
 def layer_spec(model_class: Any, spec: Any, engine: Any) -> Any:
     """The spec of the class's state layers by their own code, with the shapes and dtypes of ``spec``.
 
-    It is ``spec`` where the class chooses among layers: Kimi's ask for a checkpoint with some GPU kernels only.
+    It is ``spec`` where the class chooses among layers: Kimi's ask for a checkpoint with some GPU kernels.
     """
     named = vars(sys.modules[model_class.__module__]).values()
     layers = {
