@@ -180,9 +180,11 @@ class Guard:
     def _next_evicted(self, count: int) -> list[str]:
         """Trajectories that lose a watched block to the next ``count`` of the queue, in its order."""
         found: dict[str, None] = {}
+        watched_by = self._residency.watched_by
         block = self._pool.free_block_queue.fake_free_list_head.next_free_block
         while count > 0 and block is not None:  # at its end the queue has a block of no number
-            found.update(dict.fromkeys(self._residency.watched_by(block.block_id)))
+            if labels := watched_by(block.block_id):  # few are watched, and this is in each pass
+                found.update(dict.fromkeys(labels))
             block = block.next_free_block
             count -= 1
         return list(found)

@@ -1,9 +1,13 @@
 """vLLM's own schedulers over block pools that hold trajectories, and its own `Request` objects."""
 
+import os
+import tempfile
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from coresched_vllm.configuration import ONE_STATE_PER_TRAJECTORY, SECTION
+from coresched_vllm.metrics import FOLDER_VARIABLE
 from coresched_vllm.virtual.boot import Settings
 from coresched_vllm.virtual.engine import VirtualEngine
 from vllm import SamplingParams
@@ -15,7 +19,8 @@ from coresched.capacity.footprint import footprint
 
 MODEL = "Qwen3-Next-80B-A3B"
 BLOCKS = 20_000
-RUNNING = 8
+RUNNING = 256  # vLLM's default --max-num-seqs on most machines
+SHORTEST_RUNNING, LONGEST_RUNNING = 100, 700  # so that they do not fill their blocks all in one step
 RESIDENT = 100
 SHORTEST, LONGEST = 4_000, 40_000  # tokens of a resident trajectory
 OTHERS = 4_000  # tokens of a prompt that finds nothing, for which its length is no matter
@@ -65,10 +70,19 @@ def label_of(number: int) -> str:
 
 
 def made_engine(
-    folder: Path, workload: Workload, scheduler_cls: Any, scheduling_policy: str = "fcfs"
+    folder: Path,
+    workload: Workload,
+    scheduler_cls: Any,
+    scheduling_policy: str = "fcfs",
+    *,
+    one_state_per_trajectory: bool = True,
 ) -> VirtualEngine:
-    """An engine that holds the resident trajectories and is full of requests that do not end."""
+    """An engine that holds the resident trajectories and is full of requests that do not end.
+
+    Where its scheduler has metrics, it has them in a folder of its own in ``folder``.
+    """
     assert _LAYOUT is not None
+    os.environ[FOLDER_VARIABLE] = tempfile.mkdtemp(dir=folder)
     engine = VirtualEngine(
         folder,
         Settings(
@@ -80,6 +94,7 @@ def made_engine(
             max_model_len=131_072,
             scheduling_policy=scheduling_policy,
             scheduler_cls=scheduler_cls,
+            additional_config={SECTION: {ONE_STATE_PER_TRAJECTORY: one_state_per_trajectory}},
         ),
     )
     for number, context in enumerate(workload.contexts):
@@ -88,7 +103,8 @@ def made_engine(
     while ended < RESIDENT:
         ended += len(engine.step())
     for number in range(RUNNING):
-        prompt = _tokens(Random(f"running {number}"), 100)
+        random = Random(f"running {number}")
+        prompt = _tokens(random, random.randint(SHORTEST_RUNNING, LONGEST_RUNNING))
         engine.submit(f"running-{number}", prompt, 100_000, session_id=f"running-{number}")
     while len(engine.scheduler.running) < RUNNING:
         engine.step()

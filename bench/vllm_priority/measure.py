@@ -9,6 +9,7 @@ import os
 import platform
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -40,23 +41,23 @@ def main() -> int:
 
 def measure(lines: IO[str], vllm_version: str, folder: Path, sizes: tuple[int, ...], effort: Effort) -> None:
     import coresched_vllm
-    from coresched_vllm.metrics import SharedCounts
 
     from bench.vllm_policies.longest_prefix_match import LongestPrefixMatch
     from bench.vllm_priority import engines, passes
-    from bench.vllm_priority.steps import TimedSteps
+    from bench.vllm_priority.steps import TimedSteps, parts_of
 
     put(lines, doing="the block pools")
     workload = engines.Workload(max(sizes))
+    make = partial(engines.made_engine, folder, workload)
     schedulers = {
-        names.FCFS: (None, "fcfs"),
-        names.PRIORITY: (None, "priority"),
-        names.LPM: (LongestPrefixMatch, "fcfs"),
-        names.RP: (coresched_vllm.RoutingPrefix, "fcfs"),
+        names.FCFS: partial(make, None),
+        names.PRIORITY: partial(make, None, "priority"),
+        names.LPM: partial(make, LongestPrefixMatch),
+        names.RP: partial(make, coresched_vllm.RoutingPrefix),
+        names.RP_ALONE: partial(make, coresched_vllm.RoutingPrefix, one_state_per_trajectory=False),
+        names.RESIDENCY: partial(make, coresched_vllm.RoutingResidency),
     }
-    if hasattr(coresched_vllm, "RoutingResidency"):
-        schedulers[names.RESIDENCY] = (coresched_vllm.RoutingResidency, "fcfs")
-    made = {name: engines.made_engine(folder, workload, *how) for name, how in schedulers.items()}
+    made = {name: making() for name, making in schedulers.items()}
     for engine in made.values():
         engines.require_resident(engine, workload)
     put(
@@ -74,7 +75,7 @@ def measure(lines: IO[str], vllm_version: str, folder: Path, sizes: tuple[int, .
     )
     gc.collect()
     gc.freeze()  # the collection before each timing need not walk the engine
-    steps = {name: TimedSteps(engine) for name, engine in made.items()}
+    steps = {name: TimedSteps(engine, parts_of(engine.scheduler)) for name, engine in made.items()}
     waiting = 0
     for size in sizes:
         put(lines, doing=f"{size:,} waiting, whole steps")
@@ -82,14 +83,15 @@ def measure(lines: IO[str], vllm_version: str, folder: Path, sizes: tuple[int, .
             each.wait(workload.requests[waiting:size])
         waiting = size
         taken = interleaved([each.timing for each in steps.values()], effort.repeats)
-        for name, samples in zip(steps, taken, strict=True):
-            put(lines, row={"waiting": size, "case": names.STEP, "policy": name, "samples_s": samples})
-    kind = type(made[names.RP].scheduler.ordering.counts())
-    publisher = SharedCounts(folder / "counts", ("model", "0"), kind)
-    found = passes.passes_of(made[names.LPM].scheduler, made[names.RP].scheduler, publisher)
+        for (name, each), samples in zip(steps.items(), taken, strict=True):
+            for policy, found in ((name, samples), *each.parts.items()):
+                put(lines, row={"waiting": size, "case": names.STEP, "policy": policy, "samples_s": [*found]})
+            for found in each.parts.values():
+                found.clear()
+    orders = passes.passes_of(*(made[name].scheduler for name in (names.LPM, names.RP, names.RESIDENCY)))
     for size in sizes:
         put(lines, doing=f"{size:,} waiting")
-        timings = list(passes.timings(found, workload.queue(size), effort))
+        timings = list(passes.timings(orders, workload.queue(size), effort))
         taken = interleaved([timing for _, _, timing in timings], effort.repeats)
         for (case, name, _), samples in zip(timings, taken, strict=True):
             put(lines, row={"waiting": size, "case": case, "policy": name, "samples_s": samples})

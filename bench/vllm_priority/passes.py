@@ -63,14 +63,13 @@ class PlainPass(Pass):
 
 
 class OurPass(Pass):
-    """What `coresched_vllm.scheduler` adds to a pass of vLLM's own scheduler, with its metrics."""
+    """What an order of `coresched_vllm` does with the queue, while so many run, with its metrics."""
 
-    def __init__(self, scheduler: Any, publisher: Any) -> None:
+    def __init__(self, ordering: Any, scheduler: Any) -> None:
         super().__init__(WaitingQueue(lambda request: False))
-        self.ordering = RoutingPrefixOrder(RESIDENT, scheduler._prefix_hit)
-        for number in range(RESIDENT):
-            self.ordering.policy.admitted(label_of(number))
-        self._publisher = publisher
+        self.ordering = ordering
+        self._running = scheduler.running
+        self._publisher = scheduler._publisher
 
     def order(self) -> None:
         self.ordering.order(self.queue.ordered)
@@ -82,20 +81,28 @@ class OurPass(Pass):
         self._publisher.publish(self.ordering.counts())
 
     def whole(self) -> None:
+        self.ordering.finished(())
         self.order()
-        self.queue.peek_request()
+        waiting = self.queue
+        count = self.ordering.held_back(waiting.preempted, waiting.ordered, self._running)
+        with waiting.holding_back(count):
+            waiting.peek_request()
         self.ordering.admitted(())
         self.publish()
 
 
-def passes_of(lpm: Any, ours: Any, publisher: Any) -> dict[str, Pass]:
-    """By name; the arguments are schedulers, and where ours publishes its counts."""
+def passes_of(lpm: Any, prefix: Any, residency: Any) -> dict[str, Pass]:
+    """By name; the arguments are schedulers."""
+    ordering = RoutingPrefixOrder(RESIDENT, prefix._prefix_hit)
+    for number in range(RESIDENT):
+        ordering.policy.admitted(label_of(number))
     return {
         names.FCFS: Pass(FCFSRequestQueue()),
         names.PRIORITY: Pass(PriorityRequestQueue()),
         names.LPM: LongestPrefixPass(lpm),
-        names.PLAIN: PlainPass(ours),
-        names.RP: OurPass(ours, publisher),
+        names.PLAIN: PlainPass(prefix),
+        names.RP: OurPass(ordering, prefix),
+        names.RESIDENCY: OurPass(residency.ordering, residency),
     }
 
 
@@ -104,17 +111,25 @@ def timings(
 ) -> Iterator[tuple[str, str, Timing]]:
     """Case, order and timing. Each timing finds its queue anew, with all requests known to the order."""
     for each in passes.values():
-        fill(each, requests)
-        each.whole()
+        enter(each, requests)
     for name in (names.PLAIN, names.LPM):
         if list(passes[name].queue) != list(passes[names.RP].queue):
             raise RuntimeError(f"the order of {names.RP} must be that of {name} here, and is not")
+    resident = {label_of(number) for number in range(RESIDENT)}
+    if list(passes[names.RESIDENCY].queue) != sorted(
+        requests, key=lambda each: each.session_id not in resident
+    ):
+        raise RuntimeError(
+            f"{names.RESIDENCY} must have resident trajectories first, by arrival, and has not"
+        )
     for name, each in passes.items():
+        enter(each, requests)  # else how many passes last long enough would be found with a slow one
         yield names.NONE_NEW, name, known(each, requests, steady(each.whole, effort))
         yield names.ONE_NEW, name, known(each, requests, partial(exchanged, each))
         yield names.ALL_NEW, name, partial(all_new, each, requests)
     ours = passes[names.RP]
     assert isinstance(ours, OurPass)
+    enter(ours, requests)
     for part, action in ((names.ORDER_PART, ours.order), (names.PUBLISH_PART, ours.publish)):
         yield names.NONE_NEW, part, known(ours, requests, steady(action, effort))
 
@@ -127,10 +142,15 @@ def fill(each: Pass, requests: list[Any]) -> None:
         each.queue.add_request(request)
 
 
+def enter(each: Pass, requests: list[Any]) -> None:
+    """All are in the queue and known to the order, whatever other orders attached to them."""
+    fill(each, requests)
+    each.whole()
+
+
 def known(each: Pass, requests: list[Any], timing: Timing) -> Timing:
     def prepared() -> float:
-        fill(each, requests)
-        each.whole()
+        enter(each, requests)
         return timing()
 
     return prepared

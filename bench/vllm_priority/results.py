@@ -17,10 +17,11 @@ from coresched import __version__
 from coresched.cli.terminal import stdout_console
 
 NOTES = (
-    "whole step: vLLM's schedule() while 8 requests run and none is admitted. The",
+    "whole step: vLLM's schedule() while the engine is full and none is admitted. The",
     "rest: what an order does with the queue in a pass, up to the first request, with",
     "entering new ones. CPU time, median; IQR: interquartile range over median. ratio:",
-    "to routing-prefix in the same case. its order, its metrics: parts of that.",
+    "to routing-prefix in the same case. without retention: routing-prefix where states",
+    "are left to vLLM. its ...: parts of the order that is above them.",
 )
 
 
@@ -99,7 +100,8 @@ def print_report(report: Report) -> None:
         *heading(report.command, report.machine),
         f"vLLM {engine['vllm']}, {engine['python']}, {engine['repeats']} repeats; blocks of "
         f"{engine['block_tokens']} tokens;",
-        f"resident: {engine['resident']} trajectories, {engine['resident_tokens'] / 1e6:.1f} million tokens",
+        f"resident: {engine['resident']} trajectories, {engine['resident_tokens'] / 1e6:.1f} million tokens; "
+        f"{engine['running']} requests run",
     )
     print_page(console, lines, table, notes=NOTES)
 

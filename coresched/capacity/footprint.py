@@ -145,6 +145,7 @@ def footprint(
             block_tokens=block_tokens,
             kernel_block_tokens=kernel_block_tokens,
             dcp=dcp,
+            checkpoint_blocks=int(architecture.state.kind == "mamba2"),  # of vLLM's MambaMixer2
         )
         kv, state = layout.kv_bytes, layout.state_bytes
     return Footprint(

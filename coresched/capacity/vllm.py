@@ -44,6 +44,8 @@ class BlockLayout:
     """On the most loaded pipeline stage: g page_bytes without pipeline parallelism."""
     dcp: int
     """Decode-context-parallel ranks: an attention block spans B dcp tokens, a state is on every rank."""
+    checkpoint_blocks: int = 0
+    """Blocks of each state group that a running request may hold for a state from within its prefill."""
 
     @property
     def block_span_tokens(self) -> int:
@@ -106,13 +108,15 @@ def block_layout(
     block_tokens: int = DEFAULT_BLOCK_TOKENS,
     kernel_block_tokens: int = DEFAULT_BLOCK_TOKENS,
     dcp: int = 1,
+    checkpoint_blocks: int = 0,
 ) -> BlockLayout:
     """The layout for the given layers.
 
     ``attention_stages`` and ``state_stages`` hold the pipeline stage of each layer in order, all 0 without
     pipeline parallelism; draft layers follow the attention layers. ``kv_layer_bytes`` is p and
     ``state_layer_bytes`` s. ``block_tokens`` is --block-size and ``kernel_block_tokens`` the attention
-    backend's smallest block. Raises InputError for a size out of range, or a model without any layer.
+    backend's smallest block. ``checkpoint_blocks`` is what the state layers ask for beside their own, see
+    `BlockLayout`. Raises InputError for a size out of range, or a model without any layer.
     """
     require_option("block_tokens", block_tokens, 1)
     require_option("kernel_block_tokens", kernel_block_tokens, 1)
@@ -142,6 +146,7 @@ def block_layout(
         state_padding_layers=state_groups * size - state,
         bytes_per_block=widest * page,
         dcp=dcp,
+        checkpoint_blocks=checkpoint_blocks if state else 0,
     )
 
 
@@ -163,8 +168,9 @@ def trajectory_blocks(
     """Blocks one trajectory of ``tokens`` KV tokens holds.
 
     KV takes ceil(tokens / span) blocks of each attention group. States take one block of each state group
-    when retained, or two without ``one_state_per_trajectory``, and 2 + draft_tokens when running;
-    1 + draft_tokens, and none retained, without prefix caching, which a model without attention never has.
+    when retained, or two without ``one_state_per_trajectory``, and 2 + checkpoint_blocks + draft_tokens when
+    running; 1 + draft_tokens, and none retained, without prefix caching, which a model without attention
+    never has.
     """
     require_option("tokens", tokens, 0, MAX_BYTES)
     require_option("draft_tokens", draft_tokens, 0)
@@ -174,7 +180,8 @@ def trajectory_blocks(
     kv = -(-tokens // layout.block_span_tokens) * layout.attention_groups if layout.block_tokens else 0
     if not running:
         return kv + layout.state_groups * (1 if one_state_per_trajectory else 2)
-    return kv + layout.state_groups * ((2 if prefix_caching else 1) + draft_tokens)
+    own = 2 + layout.checkpoint_blocks if prefix_caching else 1
+    return kv + layout.state_groups * (own + draft_tokens)
 
 
 @dataclass(frozen=True)

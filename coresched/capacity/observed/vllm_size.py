@@ -1,10 +1,13 @@
 """How many blocks a vLLM engine has by its own report, and the KV cache size that it would log for them."""
 
+from dataclasses import replace
+
 from coresched.capacity.observed.pools import ObservedPools
 from coresched.capacity.vllm import BlockLayout, trajectory_blocks
 
 CHECKPOINTS = (0, 1)
-"""Blocks a running request holds in each state group for a checkpoint: 1 in Mamba2 layers, else mostly 0."""
+"""Blocks a running request may hold in each state group for a checkpoint, whatever the layout says: it is of
+one release and of its usual kernels."""
 
 
 def reported_blocks(observed: ObservedPools, layout: BlockLayout) -> tuple[int, int] | None:
@@ -25,14 +28,16 @@ def cache_sizes(
 ) -> list[tuple[int, int]]:
     """The fewest and most tokens that vLLM would log: int(blocks / n * longest), n the longest request's.
 
-    Once for each number of checkpoint blocks it may hold; empty where the report does not say enough.
+    Once for each number of checkpoint blocks it may hold, the layout's first; empty where the report does not
+    say enough.
     """
     longest = observed.max_context
     if longest is None or observed.kv_tokens is None:
         return []
-    held = trajectory_blocks(layout, longest, running=True, prefix_caching=caching)
+    expected = layout.checkpoint_blocks
     spans = []
-    for checkpoints in CHECKPOINTS if layout.state_groups and caching else (0,):
-        request = held + checkpoints * layout.state_groups
+    for checkpoints in sorted(CHECKPOINTS, key=lambda count: count != expected) if caching else (expected,):
+        asked = replace(layout, checkpoint_blocks=checkpoints)
+        request = trajectory_blocks(asked, longest, running=True, prefix_caching=caching)
         spans.append((int(blocks[0] / request * longest), int(blocks[1] / request * longest)))
     return spans

@@ -102,10 +102,8 @@ def test_block_pools_are_those_of_the_closed_forms(facts: dict[str, Any], tmp_pa
         if layout.state_groups:
             assert ready["state_slots"] == blocks // layout.state_groups, name
             assert ready["state_slot_tokens"] == pytest.approx(layout.state_bytes / layout.kv_bytes), name
-            # Layers of Mamba 2 keep one more state, of a checkpoint, which the closed form does not have.
-            more = name.startswith("Nemotron")
             running = trajectory_blocks(layout, 0, running=True)
-            assert (ready["slots_per_request"] - more) * layout.state_groups == running, name
+            assert ready["slots_per_request"] * layout.state_groups == running, name
         else:
             assert ready["state_slots"] is None
 

@@ -96,6 +96,16 @@ def test_blocks_of_a_trajectory() -> None:
     assert trajectory_blocks(spread, 80_000, running=False) == 40 + 5
 
 
+def test_mamba2_layers_ask_for_a_block_more_while_a_request_runs() -> None:
+    nemotron = layout_of("Nemotron-3-Nano-30B-A3B")
+    kv, states = nemotron.attention_groups, nemotron.state_groups
+    assert trajectory_blocks(nemotron, 1, running=True) == kv + 3 * states
+    assert trajectory_blocks(nemotron, 1, running=True, draft_tokens=2) == kv + 5 * states
+    assert trajectory_blocks(nemotron, 1, running=False) == kv + states
+    assert trajectory_blocks(nemotron, 1, running=True, prefix_caching=False) == kv + states
+    assert [layout_of(name).checkpoint_blocks for name in ("Falcon-H1-7B", "Qwen3-Next-80B-A3B")] == [1, 0]
+
+
 def test_a_model_without_attention_keeps_only_running_states() -> None:
     mamba = layers(0, 64)
     assert (mamba.bytes_per_block, mamba.kv_bytes, mamba.state_bytes) == (6_400_000, 0, 6_400_000)
