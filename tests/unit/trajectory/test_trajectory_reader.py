@@ -123,6 +123,16 @@ def refusal(path: Path) -> str:
             b'{"id": "a", "turns": [\n',
             "broken JSON at column 23: expecting value; every line must be one whole JSON",
         ),
+        (
+            b'{"messages": []}\n',
+            "id is missing; add it (a text of 1 to 512 bytes in UTF-8); of a recording, "
+            "`coresched trace import` makes a trace",
+        ),
+        (
+            b'{\n  "messages": []\n}\n',
+            "broken JSON at column 2: expecting property name enclosed in double quotes; every line must be "
+            "one whole JSON object; of a recording, `coresched trace import` makes a trace",
+        ),
         (line()[:-1] + b" {}\n", "broken JSON at column "),
         (line(id="\ud800"), 'id is "\\ud800"; it must be a text of 1 to 512 bytes in UTF-8'),
         (line(extra=1).replace(b'"extra": 1', b'"extra": NaN'), "broken JSON: JSON is malformed: "),
