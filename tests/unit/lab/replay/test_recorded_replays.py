@@ -58,6 +58,31 @@ def test_what_is_no_replay_is_refused_with_its_place(tmp_path: Path) -> None:
         read_recorded(torn, name="r")
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("ended_s", "1.5", r"line 3: Inference ends before it began: \[2.0, 1.5\]"),
+        ("ended_s", "-5", r"line 3 is no event of a replay: Expected `float` >= 0.0 - at `\$.ended_s`"),
+        (
+            "prompt_tokens",
+            "-1",
+            r"line 3 is no event of a replay: Expected `int` >= 0 - at `\$.prompt_tokens`",
+        ),
+        ("cached_tokens", "-1", r"line 3 is no event .*`\$.cached_tokens`"),
+        ("turn", "-1", r"line 3 is no event .*`\$.turn`"),
+    ],
+)
+def test_an_event_that_cannot_have_been_is_refused(
+    tmp_path: Path, field: str, value: str, expected: str
+) -> None:
+    later = msgspec.structs.replace(EVENTS_OF_TWO[2], sent_s=2.0, ended_s=3.0)
+    folder = replay_folder(tmp_path / "r", [*EVENTS_OF_TWO[:2], later], ending=COMPLETED)
+    events = folder / EVENTS
+    events.write_text(re.sub(rf'"{field}":[0-9.]+', f'"{field}":{value}', events.read_text()))
+    with pytest.raises(InputError, match=expected):
+        read_recorded(folder, name="r")
+
+
 def test_reuse_is_of_all_prompts_of_a_turn(tmp_path: Path) -> None:
     run = read_recorded(replay_folder(tmp_path / "r"), name="r")
     assert reuse_by_turn(run) == [(1.0, 10 / 40), (2.0, 18 / 54)]
