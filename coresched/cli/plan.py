@@ -232,8 +232,11 @@ def print_plan(made: Plan, console: Console) -> None:
     console.print(table)
     console.print()
     console.print("engine flags:")
-    environment = "".join(f"{name}={value} " for name, value in made.engine_environment.items())
-    console.print(f"  {environment}{' '.join(made.engine_flags)}", soft_wrap=True)
+    console.print(f"  {' '.join(made.engine_flags)}", soft_wrap=True)
+    if made.engine_environment:
+        console.print("engine environment:")
+        variables = " ".join(f"{name}={value}" for name, value in made.engine_environment.items())
+        console.print(f"  {variables}", soft_wrap=True)
     for title, lines in (("assumed", made.assumptions), ("note", made.warnings)):
         for line in lines:
             console.print(f"{title}: {line}")
