@@ -117,7 +117,9 @@ def _add_summary(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
-        require_writable(args.plot, "--plot", args.traces)
+        model = Path(args.model)
+        log = [] if args.from_log is None else [args.from_log]
+        require_writable(args.plot, "--plot", [*args.traces, *log, model, model / "config.json"])
     deployment = {
         "tp": args.tp,
         "pp": args.pp,

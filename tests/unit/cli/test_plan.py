@@ -98,6 +98,12 @@ def test_a_dense_model_can_be_planned_and_drawn(trace: str) -> None:
         (["Ling-3.0-flash", "traces.jsonl", "--tp", "4", "--pool-memory", "lots"], "pool_memory is 'lots'"),
         (["Ling-3.0-flash", "traces.jsonl", *MEMORY, "--margin", "7"], "margin is 7"),
         (["Ling-3.0-flash", "traces.jsonl", *MEMORY, "--plot", "no/where.html"], "create it first"),
+        (["m", "traces.jsonl", *MEMORY, "--plot", "m/config.json"], "is an input of this command"),
+        (
+            ["m/config.json", "traces.jsonl", *MEMORY, "--plot", "m/config.json"],
+            "is an input of this command",
+        ),
+        (["m", "traces.jsonl", "--from-log", "a.log", "--plot", "a.log"], "is an input of this command"),
         (["Ling-3.0-flash", "missing.jsonl", *MEMORY], "missing.jsonl"),
         (["Ling-3.0-flash", "traces.jsonl", *MEMORY, "--engine", "tgi"], "tgi"),
     ],
