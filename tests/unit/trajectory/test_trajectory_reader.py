@@ -230,7 +230,7 @@ def test_a_line_without_end_is_refused_before_it_is_held(
     monkeypatch.setattr(reader, "MAX_LINE_BYTES", 1 << 20)
     path = tmp_path / "a.jsonl"
     path.write_bytes(line() + b"[" + b"1," * (1 << 20))
-    assert refusal(path) == f"{path}, line 2: longer than 1 MiB; every line must be one trajectory"
+    assert refusal(path) == f"{path}, line 2: longer than 1 MiB; every line must be one whole record"
 
 
 @settings(max_examples=200, deadline=None)
