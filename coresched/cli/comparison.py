@@ -90,8 +90,15 @@ def report_of(args: argparse.Namespace) -> Path | None:
     """Where the report goes. Raises InputError if it cannot be written there."""
     report: Path | None = args.report or (None if args.json else args.default_report)
     if report is not None:
-        require_writable(report, "--report", getattr(args, "traces", ()))
+        require_writable(report, "--report", _inputs(args))
     return report
+
+
+def _inputs(args: argparse.Namespace) -> list[Path]:
+    """The files that a comparison reads, as far as its arguments are files."""
+    named = (getattr(args, name, None) for name in ("worker_model", "step_times", "model_config"))
+    given = [Path(name) for name in named if name is not None]
+    return [*getattr(args, "traces", ()), *given, *(folder / "config.json" for folder in given)]
 
 
 def _chosen(rungs: Sequence[Rung], names: Sequence[str], unbalanced: str | None) -> list[Rung]:

@@ -117,7 +117,9 @@ def _add_summary(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
-        require_writable(args.plot, "--plot", args.traces)
+        model = Path(args.model)
+        log = [] if args.from_log is None else [args.from_log]
+        require_writable(args.plot, "--plot", [*args.traces, *log, model, model / "config.json"])
     deployment = {
         "tp": args.tp,
         "pp": args.pp,
@@ -232,8 +234,11 @@ def print_plan(made: Plan, console: Console) -> None:
     console.print(table)
     console.print()
     console.print("engine flags:")
-    environment = "".join(f"{name}={value} " for name, value in made.engine_environment.items())
-    console.print(f"  {environment}{' '.join(made.engine_flags)}", soft_wrap=True)
+    console.print(f"  {' '.join(made.engine_flags)}", soft_wrap=True)
+    if made.engine_environment:
+        console.print("engine environment:")
+        variables = " ".join(f"{name}={value}" for name, value in made.engine_environment.items())
+        console.print(f"  {variables}", soft_wrap=True)
     for title, lines in (("assumed", made.assumptions), ("note", made.warnings)):
         for line in lines:
             console.print(f"{title}: {line}")

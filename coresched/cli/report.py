@@ -43,13 +43,17 @@ def run(args: argparse.Namespace) -> int:
     from coresched.cli.replay_output import runs_table
     from coresched.cli.terminal import stdout_console
     from coresched.lab.replay.perfetto import perfetto_trace
+    from coresched.lab.replay.recorded import replay_files
     from coresched.lab.replay.table import unit_of
     from coresched.lab.report.replay_page import replay_page, verdict
 
     report: Path | None = args.report or (None if args.json else args.default_report)
+    taken = [path for folder in args.folders for path in replay_files(folder)]
     for flag, path in (("--report", report), ("--perfetto", args.perfetto)):
         if path is not None:
-            require_writable(path, flag)
+            require_writable(path, flag, taken)
+    if report is not None and args.perfetto is not None and report.resolve() == args.perfetto.resolve():
+        raise InputError(f"--report and --perfetto are both {str(report)!r}; give each its own file")
     runs = _recorded(args.folders)
     if report is not None:
         write_whole(report, replay_page(runs), "--report")

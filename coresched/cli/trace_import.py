@@ -10,7 +10,7 @@ from rich.table import Table
 from coresched.cli.terminal import stdout_console
 from coresched.files import require_writable
 from coresched.trajectory.importers.formats import FORMATS
-from coresched.trajectory.importers.run import ImportReport, import_traces
+from coresched.trajectory.importers.run import ImportReport, import_traces, recording
 from coresched.trajectory.writer import write_trajectories
 
 _MOST_LISTED = 20
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Import the files. Returns 1 if a record was skipped."""
-    require_writable(Path(args.output), "--output", [Path(name) for name in args.files])
+    require_writable(Path(args.output), "--output", [Path(recording(name)) for name in args.files])
     report = ImportReport()
     write_trajectories(args.output, import_traces(args.files, report, args.form))
     _list("skipped", report.skipped)

@@ -16,6 +16,8 @@ _WHERE = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
 _STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>\d+)\]")
 _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst"}
 
+_HINT = "; of a recording, `coresched trace import` makes a trace"
+
 
 def explain(line: bytes, error: Exception) -> str:
     """One sentence for the error that decoding `line` as a Trajectory raised."""
@@ -33,7 +35,8 @@ def explain(line: bytes, error: Exception) -> str:
         return "the JSON is nested too deeply; a trajectory needs five levels"
     except json.JSONDecodeError as bad:
         what = bad.msg[0].lower() + bad.msg[1:]
-        return f"broken JSON at column {bad.pos + 1}: {what}; every line must be one whole JSON object"
+        hint = _HINT if bad.pos >= len(text.rstrip()) else ""  # a document over several lines, perhaps
+        return f"broken JSON at column {bad.pos + 1}: {what}; every line must be one whole JSON object{hint}"
     if not isinstance(error, msgspec.ValidationError):
         # Python's reader is the more lenient one: it takes NaN and Infinity, which JSON does not have.
         try:
@@ -54,7 +57,9 @@ def _explain_value(data: object, error: msgspec.ValidationError) -> str:
         return f"{inside}{error.__cause__}"
     missing = re.fullmatch(r"Object missing required field `(\w+)`", what)
     if missing:
-        return f"{inside}{missing[1]} is missing; add it ({RULES[missing[1]]})"
+        other = not path and isinstance(data, dict) and not data.keys() & {"initial_prompt_tokens", "turns"}
+        hint = _HINT if other else ""
+        return f"{inside}{missing[1]} is missing; add it ({RULES[missing[1]]}){hint}"
     if not path:
         return (
             f"the line is {shown(data)}; it must be one JSON object with id, initial_prompt_tokens and turns"

@@ -104,7 +104,7 @@ def read_lines(path: str) -> Iterator[tuple[int, bytes]]:
             if len(line) > MAX_LINE_BYTES:
                 raise InputError(
                     f"{path}, line {number}: longer than {MAX_LINE_BYTES >> 20} MiB; "
-                    "every line must be one trajectory"
+                    "every line must be one whole record"
                 )
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")  # the byte order mark some editors write

@@ -63,6 +63,11 @@ class RecordedRun:
         return list(self.metrics.turns_by_worker)
 
 
+def replay_files(folder: Path) -> list[Path]:
+    """What a replay leaves in its folder."""
+    return [folder / name for name in (RUN, EVENTS, SUMMARY)]
+
+
 def read_recorded(folder: Path, *, name: str) -> RecordedRun:
     """The run of that folder. Raises InputError for a folder that is none, and for one without events."""
     configuration = _read(folder / RUN, _Configuration)

@@ -72,9 +72,9 @@ def measure(events: Sequence[AnyEvent], *, samples: int, endpoints: Sequence[str
     admitted = [event.at_s for event in events if isinstance(event, Admission)]
     completed = sorted(event.at_s for event in events if isinstance(event, Completion))
     began = min(admitted, default=0.0)
-    ended = max((_end(event) for event in events), default=began)
+    last = max((ended(event) for event in events), default=began)
     complete = len(completed) == samples
-    elapsed = ended - began
+    elapsed = last - began
     workers = list(endpoints)
     if not {turn.worker for turn in turns} <= set(workers):  # a gateway told its workers
         workers = sorted({turn.worker for turn in turns})
@@ -121,7 +121,8 @@ def measure(events: Sequence[AnyEvent], *, samples: int, endpoints: Sequence[str
     )
 
 
-def _end(event: AnyEvent) -> float:
+def ended(event: AnyEvent) -> float:
+    """When it was over, in seconds since the batch began."""
     return event.at_s if isinstance(event, Admission | Completion) else event.ended_s
 
 

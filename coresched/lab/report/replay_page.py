@@ -7,6 +7,7 @@ from html import escape
 
 from coresched.lab.replay.events import Completion, FailedInference, Inference
 from coresched.lab.replay.recorded import RecordedRun
+from coresched.lab.replay.summary import ended
 from coresched.lab.replay.table import COLUMNS, table_rows, unit_of
 from coresched.lab.report.charts import (
     NamedCurve,
@@ -34,16 +35,20 @@ def replay_page(runs: Sequence[RecordedRun]) -> str:
     """Tables, curves, cache reuse by turn, and a Gantt chart of each run. ``runs`` are of one workload."""
     named = [(run.name, run.metrics) for run in runs]
     unit = unit_of(named)
-    end_s = max(run.metrics.elapsed_s for run in runs) or 1.0
+    end_s = max(ended(event) for run in runs for event in run.events) or 1.0
     loads = [(run.name, _loads(run, end_s)) for run in runs]
     title = f"Replay of {runs[0].samples:,} trajectories, {runs[0].turns:,} turns"
+    columns = [place for place, name in enumerate(COLUMNS) if name != "gain" or len(runs) > 1]
     heads = [f"{name} ({unit.name})" if name in ("makespan", "L5") else name for name in COLUMNS]
     return html_page(
         title,
         [
             f"<h1>{title}</h1>",
             f'<p class="lead">{escape(verdict(runs, unit))}</p>',
-            html_table(heads, table_rows(named, unit)),
+            html_table(
+                [heads[place] for place in columns],
+                [tuple(row[place] for place in columns) for row in table_rows(named, unit)],
+            ),
             "<h2>How each was run</h2>",
             html_table(SETTINGS_COLUMNS, [_settings_row(run) for run in runs]),
             "<h2>Where the time went</h2>",
@@ -64,14 +69,9 @@ def replay_page(runs: Sequence[RecordedRun]) -> str:
 
 def verdict(runs: Sequence[RecordedRun], unit: TimeUnit) -> str:
     """The comparison, or what there is of it, in a sentence."""
-    stopped = [run for run in runs if run.metrics.makespan_s is None]
+    stopped = [_stopped(run) for run in runs if run.metrics.makespan_s is None]
     if stopped:
-        run = stopped[0]
-        why = f": {run.reason}" if run.reason else ""
-        return (
-            f"{run.name} did not reach its end ({run.status}{why}); "
-            f"{run.metrics.completed_samples:,} of {run.samples:,} samples completed."
-        )
+        return " ".join(stopped)
     first, last = runs[0], runs[-1]
     assert first.metrics.makespan_s is not None
     assert last.metrics.makespan_s is not None
@@ -79,7 +79,16 @@ def verdict(runs: Sequence[RecordedRun], unit: TimeUnit) -> str:
     if len(runs) == 1:
         return f"All samples completed in {text}."
     saved = saved_text(last.metrics.makespan_s, first.metrics.makespan_s)
-    return f"{last.name} took {text}, which is {saved} less than {first.name}."
+    than = f"{saved.removeprefix('-')} {'more' if saved.startswith('-') else 'less'}"
+    return f"{last.name} took {text}, which is {than} than {first.name}."
+
+
+def _stopped(run: RecordedRun) -> str:
+    why = f": {run.reason}" if run.reason else ""
+    return (
+        f"{run.name} did not reach its end ({run.status}{why}); "
+        f"{run.metrics.completed_samples:,} of {run.samples:,} samples completed."
+    )
 
 
 SETTINGS_COLUMNS = (

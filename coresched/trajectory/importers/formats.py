@@ -49,7 +49,8 @@ def recognise(document: Document) -> Importer:
     if document.kind == "document" and document.content.lstrip()[:1] not in (b"{", b"["):
         begins = shown(document.content.lstrip()[:16].decode(errors="replace"))
         raise Malformed(
-            f"it begins with {begins} and is no JSON, as recordings are, nor an archive of inspect"
+            f"it begins with {begins}, which is no JSON object or array, as recordings are, nor an archive "
+            "of inspect"
         )
     heads = list(document.heads())
     for head in heads:
@@ -59,7 +60,7 @@ def recognise(document: Document) -> Importer:
         if head.keys() >= {"id", "initial_prompt_tokens", "turns"}:
             raise Malformed("this is a trace already; use it as it is")
     keys = next((list(head) for head in heads if head), [])
-    found = f"its first record has {_listed(keys)}" if keys else "it holds no JSON object"
+    found = f"its first record has {_listed(keys)}" if keys else "it has no record that can be read"
     raise Malformed(f"no known format: {found}; name it with --from ({', '.join(FORMATS)})")
 
 

@@ -55,7 +55,7 @@ def import_traces(
     was there before gets `~2`, `~3` and so on. Raises InputError for an unknown format and a file that cannot
     be opened, before any work; and at the end if there was nothing that could be imported.
     """
-    names: Sequence[str] = [_recording(os.fspath(path)) for path in paths]
+    names: Sequence[str] = [recording(os.fspath(path)) for path in paths]
     importer_named(form) if form is not None else None
     for name in names:
         _require_file(name)
@@ -68,7 +68,8 @@ def import_traces(
     if not report.trajectories:
         more = f" (and {len(report.skipped) - 1} more)" if len(report.skipped) > 1 else ""
         why = report.skipped[0] if report.skipped else f"{names[0]}: there is no sample in it"
-        raise InputError(f"nothing was imported: {why}{more}")
+        fix = "" if form is None else f"; is it {form}? Without --from its format is told by what is in it"
+        raise InputError(f"nothing was imported: {why}{more}{fix}")
 
 
 def _samples(
@@ -124,7 +125,7 @@ def _with_own_id(trajectory: Trajectory, seen: Counter[str]) -> Trajectory:
     return trajectory if name == trajectory.id else msgspec.structs.replace(trajectory, id=name)
 
 
-def _recording(name: str) -> str:
+def recording(name: str) -> str:
     """The file to read: of a replay's folder its events."""
     events = os.path.join(name, "events.jsonl")
     return events if os.path.isfile(events) else name

@@ -50,6 +50,16 @@ def test_it_prints_pools_concurrency_flags_and_notes(
     assert max(len(line) for line in rest) <= 80
 
 
+def test_variables_of_the_engine_stand_apart_from_its_flags(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--engine", "vllm", "--no-one-state-per-trajectory")
+    assert run("Ling-3.0-flash", trace, *MEMORY, *options) == 0
+    out = capsys.readouterr().out
+    assert "CORESCHED_" not in out.split("engine flags:\n")[1].splitlines()[0]
+    assert "\nengine environment:\n  CORESCHED_ONE_STATE_PER_TRAJECTORY=0\n" in out
+
+
 def test_json_is_the_whole_plan(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("Ling-3.0-flash", trace, *MEMORY, "--workers", "2", "--json") == 0
     plan = json.loads(capsys.readouterr().out)
@@ -88,6 +98,12 @@ def test_a_dense_model_can_be_planned_and_drawn(trace: str) -> None:
         (["Ling-3.0-flash", "traces.jsonl", "--tp", "4", "--pool-memory", "lots"], "pool_memory is 'lots'"),
         (["Ling-3.0-flash", "traces.jsonl", *MEMORY, "--margin", "7"], "margin is 7"),
         (["Ling-3.0-flash", "traces.jsonl", *MEMORY, "--plot", "no/where.html"], "create it first"),
+        (["m", "traces.jsonl", *MEMORY, "--plot", "m/config.json"], "is an input of this command"),
+        (
+            ["m/config.json", "traces.jsonl", *MEMORY, "--plot", "m/config.json"],
+            "is an input of this command",
+        ),
+        (["m", "traces.jsonl", "--from-log", "a.log", "--plot", "a.log"], "is an input of this command"),
         (["Ling-3.0-flash", "missing.jsonl", *MEMORY], "missing.jsonl"),
         (["Ling-3.0-flash", "traces.jsonl", *MEMORY, "--engine", "tgi"], "tgi"),
     ],

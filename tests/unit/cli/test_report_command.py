@@ -47,6 +47,12 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, capsys: pytest.Captu
         (["stock", "./stock"], "'stock' is given twice; give each folder once"),
         (["stock", "nowhere"], "'nowhere' is no folder of a replay: No such file or directory"),
         (["stock", "--report", "no/page.html"], "--report 'no/page.html'"),
+        (
+            ["stock", "--report", "x", "--perfetto", "./x"],
+            "--report and --perfetto are both 'x'; give each its",
+        ),
+        (["stock", "--report", "stock/run.json"], "--report 'stock/run.json' is an input of this command"),
+        (["stock", "--perfetto", "stock/events.jsonl"], "'stock/events.jsonl' is an input of this command"),
     ):
         assert main(["report", *folders]) == 2
         err = capsys.readouterr().err

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from coresched.cli.main import main
+from coresched.lab.simulator.model import load_worker_model
 from coresched.trajectory.generator import generate
 from coresched.trajectory.writer import write_trajectories
 
@@ -154,6 +155,17 @@ def test_broken_json_is_placed(trace: Path, capsys: pytest.CaptureFixture[str]) 
     trace.write_text("\n".join(lines))
     assert main(["simulate", str(trace)]) == 2
     assert "line 7" in one_line(capsys)
+
+
+def test_the_report_is_not_written_over_a_worker_model(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "model.json"
+    model.write_bytes(msgspec.json.encode(load_worker_model()))
+    before = model.read_bytes()
+    assert main(["simulate", str(trace), "--worker-model", str(model), "--report", str(model)]) == 2
+    assert "is an input of this command; choose another name" in capsys.readouterr().err
+    assert model.read_bytes() == before
 
 
 @pytest.mark.parametrize(

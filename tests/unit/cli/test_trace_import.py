@@ -121,6 +121,17 @@ def test_bad_arguments_get_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_events_in_the_folder_of_a_replay_are_not_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text('{"event": "completion", "sample": "a", "at_s": 1.0}\n')
+    before = events.read_bytes()
+    assert main(["trace", "import", str(tmp_path), "--output", str(events)]) == 2
+    assert "is an input of this command; choose another name" in capsys.readouterr().err
+    assert events.read_bytes() == before
+
+
 def test_what_was_imported_can_be_simulated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,16 +43,16 @@ def test_compressed_files_are_unpacked(name: str, extension: str, tmp_path: Path
         (b"", "the file is empty"),
         (b" \n\n", "the file is empty"),
         (b"[project]\nname = 1", "broken JSON at line 1, column 2"),
-        (b"hello", 'it begins with "hello" and is no JSON, as recordings are, nor an archive of inspect'),
-        (b"\x00\x01ELF\xff", 'it begins with "\\u0000\\u0001ELF\ufffd" and is no JSON'),
+        (b"hello", 'it begins with "hello", which is no JSON object or array, as recordings are, nor an a'),
+        (b"\x00\x01ELF\xff", 'it begins with "\\u0000\\u0001ELF\ufffd", which is no JSON'),
         (b'{"id": "a", "initial_prompt_tokens": 1, "turns": []}', "this is a trace already; use it as it is"),
         (b'{"a": 1, "b": [1, 2}', "broken JSON at column 20"),
         (b'{\n "a": 1,\n "b": x}', "broken JSON at line 3, column 7"),
         (b'{"a": "\xff"}', "byte 0xff at column 8 is not UTF-8"),
         (b"[" * 100_000, "the JSON is nested too deeply"),
         (b'{"one": 1, "two": []}', 'no known format: its first record has "one", "two"; name it with --from'),
-        (b"[]", "no known format: it holds no JSON object"),
-        (b"7", 'it begins with "7" and is no JSON'),
+        (b"[]", "no known format: it has no record that can be read"),
+        (b"7", 'it begins with "7", which is no JSON object or array'),
         (b"\x1f\x8b\x08\x00", "this is compressed data; let the file name end in .gz"),
         (b"PK\x03\x04 and no more", "damaged zip archive"),
     ],
@@ -81,7 +81,10 @@ def test_a_directory_a_missing_file_and_an_unknown_format_stop_before_any_work(t
 
 def test_the_wrong_format_says_what_is_missing(tmp_path: Path) -> None:
     path = written(tmp_path, DOCUMENTS["atif"])
-    assert refused(path, form="swe-agent").endswith("object missing required field trajectory")
+    assert refused(path, form="swe-agent").endswith(
+        "object missing required field trajectory; is it swe-agent? "
+        "Without --from its format is told by what is in it"
+    )
     assert "zip archive" in refused(RECORDINGS / "counting.eval", form="tau2")
 
 

@@ -123,6 +123,16 @@ def refusal(path: Path) -> str:
             b'{"id": "a", "turns": [\n',
             "broken JSON at column 23: expecting value; every line must be one whole JSON",
         ),
+        (
+            b'{"messages": []}\n',
+            "id is missing; add it (a text of 1 to 512 bytes in UTF-8); of a recording, "
+            "`coresched trace import` makes a trace",
+        ),
+        (
+            b'{\n  "messages": []\n}\n',
+            "broken JSON at column 2: expecting property name enclosed in double quotes; every line must be "
+            "one whole JSON object; of a recording, `coresched trace import` makes a trace",
+        ),
         (line()[:-1] + b" {}\n", "broken JSON at column "),
         (line(id="\ud800"), 'id is "\\ud800"; it must be a text of 1 to 512 bytes in UTF-8'),
         (line(extra=1).replace(b'"extra": 1', b'"extra": NaN'), "broken JSON: JSON is malformed: "),
@@ -220,7 +230,7 @@ def test_a_line_without_end_is_refused_before_it_is_held(
     monkeypatch.setattr(reader, "MAX_LINE_BYTES", 1 << 20)
     path = tmp_path / "a.jsonl"
     path.write_bytes(line() + b"[" + b"1," * (1 << 20))
-    assert refusal(path) == f"{path}, line 2: longer than 1 MiB; every line must be one trajectory"
+    assert refusal(path) == f"{path}, line 2: longer than 1 MiB; every line must be one whole record"
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,20 +1,22 @@
 """Replays read back from their folders, and what is drawn of them."""
 
 import json
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from pages import assert_well_formed
 from replay_folders import ENDPOINTS, EVENTS_OF_TWO, replay_folder
 
 from coresched.errors import InputError
-from coresched.lab.replay.events import Inference
+from coresched.lab.replay.events import Admission, Completion, Inference
 from coresched.lab.replay.perfetto import perfetto_trace
 from coresched.lab.replay.record import EVENTS, SUMMARY, read_run
 from coresched.lab.replay.recorded import read_recorded
 from coresched.lab.replay.run import Ending
 from coresched.lab.report.gantt import gantt_chart, gantt_rows
-from coresched.lab.report.replay_page import replay_page, reuse_by_turn
+from coresched.lab.report.replay_page import replay_page, reuse_by_turn, verdict
 from coresched.lab.units import TimeUnit
 
 COMPLETED = Ending("completed")
@@ -54,6 +56,31 @@ def test_what_is_no_replay_is_refused_with_its_place(tmp_path: Path) -> None:
     (torn / SUMMARY).write_text("[]")
     with pytest.raises(InputError, match=r"summary\.json' is not what a replay writes"):
         read_recorded(torn, name="r")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("ended_s", "1.5", r"line 3: Inference ends before it began: \[2.0, 1.5\]"),
+        ("ended_s", "-5", r"line 3 is no event of a replay: Expected `float` >= 0.0 - at `\$.ended_s`"),
+        (
+            "prompt_tokens",
+            "-1",
+            r"line 3 is no event of a replay: Expected `int` >= 0 - at `\$.prompt_tokens`",
+        ),
+        ("cached_tokens", "-1", r"line 3 is no event .*`\$.cached_tokens`"),
+        ("turn", "-1", r"line 3 is no event .*`\$.turn`"),
+    ],
+)
+def test_an_event_that_cannot_have_been_is_refused(
+    tmp_path: Path, field: str, value: str, expected: str
+) -> None:
+    later = msgspec.structs.replace(EVENTS_OF_TWO[2], sent_s=2.0, ended_s=3.0)
+    folder = replay_folder(tmp_path / "r", [*EVENTS_OF_TWO[:2], later], ending=COMPLETED)
+    events = folder / EVENTS
+    events.write_text(re.sub(rf'"{field}":[0-9.]+', f'"{field}":{value}', events.read_text()))
+    with pytest.raises(InputError, match=expected):
+        read_recorded(folder, name="r")
 
 
 def test_reuse_is_of_all_prompts_of_a_turn(tmp_path: Path) -> None:
@@ -96,6 +123,30 @@ def test_page_compares_runs_and_escapes_their_names(tmp_path: Path) -> None:
     assert "b took 9.0 s, which is 0.0 % less than &lt;a&gt;." in page
     assert "&lt;t0&gt;" in page
     assert page.count("<svg") == 2 + 2 + 1 + 2
+
+
+def test_the_verdict_says_more_or_less_and_names_each_run_that_stopped(tmp_path: Path) -> None:
+    late = [*EVENTS_OF_TWO[:-1], Completion("<t1>", 13.5)]
+    slow = read_recorded(replay_folder(tmp_path / "slow", late, ending=COMPLETED), name="slow")
+    fast = read_recorded(replay_folder(tmp_path / "fast", ending=COMPLETED), name="fast")
+    a, b = (read_recorded(replay_folder(tmp_path / n, EVENTS_OF_TWO[:4]), name=n) for n in ("a", "b"))
+    unit = TimeUnit(13.5)
+    assert verdict([fast, slow], unit) == "slow took 13.5 s, which is 50.0 % more than fast."
+    assert verdict([slow, fast], unit) == "fast took 9.0 s, which is 33.3 % less than slow."
+    end = "did not reach its end (unfinished); 0 of 2 samples completed."
+    assert verdict([a, fast, b], unit) == f"a {end} b {end}"
+
+
+def test_a_page_of_one_run_has_no_gain_and_no_bar_beyond_its_end(tmp_path: Path) -> None:
+    later = [
+        msgspec.structs.replace(event, at_s=5.0) if isinstance(event, Admission) else event
+        for event in EVENTS_OF_TWO
+    ]
+    page = replay_page([read_recorded(replay_folder(tmp_path / "r", later, ending=COMPLETED), name="r")])
+    assert ">gain<" not in page
+    starts = [float(at) for at in re.findall(r"M([0-9.]+) [0-9.]+h", page)]
+    assert starts
+    assert max(starts) < 860 - 16  # the right margin
 
 
 def test_a_trace_has_each_request_wait_and_stage_once(tmp_path: Path) -> None:
