@@ -11,7 +11,8 @@ _SCHEDULERS = ("RoutingPrefix", "RoutingResidency")
 def __getattr__(name: str) -> Any:
     """Raises InputError where vLLM lacks something that the scheduler needs."""
     if name not in _SCHEDULERS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        given = " or ".join(f"{__name__}.{one}" for one in _SCHEDULERS)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; --scheduler-cls takes {given}")
     from coresched_vllm.compatibility import check_engine
 
     check_engine()

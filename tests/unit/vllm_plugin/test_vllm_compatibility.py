@@ -304,5 +304,7 @@ def test_a_process_that_reads_no_arguments_is_left_alone(monkeypatch: pytest.Mon
 
 
 def test_an_unknown_name_of_the_package_is_an_ordinary_error() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'Routing'"):
+    with pytest.raises(
+        AttributeError, match=r"has no attribute 'Routing'; --scheduler-cls takes coresched_vllm\."
+    ):
         _ = coresched_vllm.Routing
