@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from coresched_vllm.local.tiny_model import write_tokenizer
 from coresched_vllm.virtual.boot import ENVIRONMENT
-from tiny_model import write_tokenizer
 
 from bench.vllm_policies.tiny_models import write_tiny_model
 
