@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -163,7 +164,7 @@ def structured_output(folder: Path) -> Facts:
     may_compile.set()
     request = next(each for each in engine.scheduler.waiting if each.session_id == "b")
     while not request.structured_output_request.is_grammar_ready:
-        pass
+        time.sleep(0.01)
     engine.drain()
     return {**engine.facts(), "passed over": passed_over}
 
