@@ -21,9 +21,6 @@ OFFLINE = {
 }
 """For every process of the engine: nothing is fetched or sent, and the engine is in the process itself."""
 
-FORKED = {"VLLM_WORKER_MULTIPROC_METHOD": "fork"}
-"""For a server, whose engine's process `vllm serve` lets load vLLM again: half of what its boot takes."""
-
 _VLLM = (
     "vllm.entrypoints.cli.serve, vllm.entrypoints.openai.api_server, "
     "vllm.v1.core.sched.async_scheduler, vllm.v1.structured_output, vllm.v1.worker.cpu_worker"

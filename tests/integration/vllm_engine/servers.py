@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 from integration.engines.loaded import LoadedProcess, start_loaded
-from integration.vllm_engine.environment import FORKED, OFFLINE, VLLM
+from integration.vllm_engine.environment import OFFLINE, VLLM
 from integration.vllm_engine.tiny_servers import FLAGS
 from process_table import descendants, wait_until_gone
 
@@ -66,7 +66,7 @@ def booting(name: str, model: Path, log: Path, port: int | None = None) -> Itera
     port = port or free_port()
     command = ("-m", "vllm.entrypoints.cli.main", "serve", model, *FLAGS)
     command += ("--host", "127.0.0.1", "--port", str(port))
-    environment = {**os.environ, **OFFLINE, **FORKED, **DEVELOPED}
+    environment = {**os.environ, **OFFLINE, **DEVELOPED}
     with (
         log.open("ab") as output,
         start_loaded(VLLM, *command, output=output, errors=output, environment=environment) as process,

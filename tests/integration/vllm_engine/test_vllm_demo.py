@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from integration.engines.environment import CHECKOUT, COMPILED_ONCE
-from integration.vllm_engine.environment import FORKED
 from process_table import descendants, wait_until_gone
 
 pytestmark = pytest.mark.vllm
@@ -26,7 +25,7 @@ def demo(python: Path | str, *options: str) -> list[str]:
 @contextmanager
 def booting(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], set[int]]]:
     """A demo whose servers boot, with their first processes; all must be gone in the end."""
-    environment = {**os.environ, **COMPILED_ONCE, **FORKED}
+    environment = {**os.environ, **COMPILED_ONCE}
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
@@ -46,7 +45,7 @@ def booting(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], set[int
 def test_both_runs_come_to_their_end_and_are_reported(vllm_python: Path, tmp_path: Path) -> None:
     report = tmp_path / "demo.html"
     command = demo(vllm_python, "--samples", "6", "--json", "--report", str(report))
-    environment = {**os.environ, **COMPILED_ONCE, **FORKED, "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, **COMPILED_ONCE, "TMPDIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
