@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,9 @@ def plain(folder: Path) -> Facts:
 
 
 def speculative_decoding(folder: Path) -> Facts:
-    """By n-grams of the prompt."""
+    """By n-grams of the prompt, for which vLLM needs numba."""
+    if find_spec("numba") is None:
+        return {"missing": "numba"}
     speculation = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3}
     engine = Engine(folder, speculative_config=speculation)
     engine.first_turns()

@@ -34,6 +34,8 @@ def test_the_longest_hit_goes_first(facts: Facts) -> None:
 
 def test_with_speculative_decoding_the_order_and_the_replies_are_the_same(facts: Facts) -> None:
     speculative, plain = facts["speculative_decoding"], facts["plain"]
+    if "missing" in speculative:
+        pytest.skip(f"the engine's environment has no {speculative['missing']}; requirements.txt names none")
     assert speculative["admitted"] == plain["admitted"]
     assert speculative["replies"] == plain["replies"]
 
