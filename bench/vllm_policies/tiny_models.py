@@ -1,42 +1,23 @@
-"""Tiny models with random weights that vLLM runs on any CPU. vLLM's Python writes them, with transformers."""
+"""Tiny models with random weights that vLLM runs on any CPU.
+
+LFM2, of short convolutions and attention, is the one of `coresched_vllm.local`. vLLM's Python writes the
+others, with transformers.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-VOCABULARY = 512
+from coresched_vllm.local.tiny_model import write_model
 
 _COMMON: dict[str, Any] = {
-    "vocab_size": VOCABULARY,
+    "vocab_size": 512,
     "hidden_size": 64,
     "intermediate_size": 128,
     "max_position_embeddings": 8_192,
     # So large that what is cached shows in the output; with the usual ones layers pass on what they get.
     "initializer_range": 0.25,
 }
-
-
-def _lfm2() -> Any:
-    """Short convolutions and attention."""
-    from transformers import Lfm2Config, Lfm2ForCausalLM
-
-    config = Lfm2Config(
-        **_COMMON,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        layer_types=["conv", "conv", "full_attention", "conv"],
-        block_auto_adjust_ff_dim=False,
-        conv_L_cache=3,
-        block_dim=64,  # vLLM reads these; transformers knows hidden_size and intermediate_size alone
-        block_ff_dim=128,
-        block_multiple_of=256,
-        block_ffn_dim_multiplier=1.0,
-        conv_dim=64,
-        conv_dim_out=64,
-        conv_bias=False,
-    )
-    return Lfm2ForCausalLM(config)
 
 
 def _qwen3_next() -> Any:
@@ -80,16 +61,15 @@ def _qwen3() -> Any:
 
 
 _MAKERS: dict[str, tuple[Callable[[], Any], str]] = {
-    "lfm2": (_lfm2, "float32"),
     "qwen3-next": (_qwen3_next, "bfloat16"),  # what vLLM's CPU kernel takes
     "qwen3": (_qwen3, "float32"),
 }
 
-TINY_MODELS = tuple(_MAKERS)
+TINY_MODELS = ("lfm2", *_MAKERS)
 
 
 def dtype_of(name: str) -> str:
-    return _MAKERS[name][1]
+    return _MAKERS[name][1] if name in _MAKERS else "float32"
 
 
 def write_tiny_model(name: str, folder: Path) -> Path:
@@ -97,10 +77,12 @@ def write_tiny_model(name: str, folder: Path) -> Path:
 
     Raises KeyError for another name.
     """
+    directory = folder / name
+    if name == "lfm2":
+        return write_model(directory)
     import torch
 
     make, dtype = _MAKERS[name]
-    directory = folder / name
     torch.manual_seed(1)
     make().to(getattr(torch, dtype)).save_pretrained(directory)
     return directory

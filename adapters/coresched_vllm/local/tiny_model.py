@@ -49,11 +49,16 @@ def write_model(folder: Path, shape: Shape = Shape(), *, weights: bool = True) -
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(_config(shape), indent=2))
-    (folder / "tokenizer.json").write_text(json.dumps(_tokenizer()))
-    (folder / "tokenizer_config.json").write_text(json.dumps(_TOKENIZER_CONFIG))
+    write_tokenizer(folder)
     if weights:
         _write_weights(folder / "model.safetensors", shape)
     return folder
+
+
+def write_tokenizer(folder: Path) -> None:
+    """Into a model directory: a token for each byte, END and PADDING, and a chat template."""
+    (folder / "tokenizer.json").write_text(json.dumps(_tokenizer()))
+    (folder / "tokenizer_config.json").write_text(json.dumps(_TOKENIZER_CONFIG))
 
 
 def _config(shape: Shape) -> dict[str, Any]:

@@ -21,6 +21,10 @@ OFFLINE = {
 }
 """For every process of the engine: nothing is fetched or sent, and the engine is in the process itself."""
 
+_VLLM = (
+    "vllm.entrypoints.cli.serve, vllm.entrypoints.openai.api_server, "
+    "vllm.v1.core.sched.async_scheduler, vllm.v1.structured_output, vllm.v1.worker.cpu_worker"
+)
 # vLLM's CPU build is distributed under another name than the one by which vLLM looks for its own version.
 VLLM = EngineEnvironment(
     "vllm",
@@ -28,7 +32,7 @@ VLLM = EngineEnvironment(
     HERE / "requirements.txt",
     (HERE / "metadata",),
     OFFLINE,
-    "import vllm.entrypoints.openai.api_server, vllm.v1.core.sched.async_scheduler",
+    f"import {_VLLM}, transformers",
 )
 
 _TORCH = (

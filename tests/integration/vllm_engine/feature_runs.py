@@ -12,13 +12,15 @@ import json
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from coresched_vllm.local.tiny_model import write_tokenizer
 from coresched_vllm.virtual.boot import ENVIRONMENT
-from tiny_model import write_tokenizer
 
 from bench.vllm_policies.tiny_models import write_tiny_model
 
@@ -119,7 +121,9 @@ def plain(folder: Path) -> Facts:
 
 
 def speculative_decoding(folder: Path) -> Facts:
-    """By n-grams of the prompt."""
+    """By n-grams of the prompt, for which vLLM needs numba."""
+    if find_spec("numba") is None:
+        return {"missing": "numba"}
     speculation = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3}
     engine = Engine(folder, speculative_config=speculation)
     engine.first_turns()
@@ -163,7 +167,7 @@ def structured_output(folder: Path) -> Facts:
     may_compile.set()
     request = next(each for each in engine.scheduler.waiting if each.session_id == "b")
     while not request.structured_output_request.is_grammar_ready:
-        pass
+        time.sleep(0.01)
     engine.drain()
     return {**engine.facts(), "passed over": passed_over}
 

@@ -55,7 +55,7 @@ def log_lines() -> Iterator[list[str]]:
 
 
 def policies(settings: Settings, *, labelled: bool = True) -> Facts:
-    from longest_prefix_match import LongestPrefixMatch
+    from bench.vllm_policies.longest_prefix_match import LongestPrefixMatch
 
     facts = {}
     for name, scheduler in (("fcfs", None), ("rp", ROUTING_PREFIX), ("lpm", LongestPrefixMatch)):

@@ -47,7 +47,7 @@ def test_both_runs_come_to_their_end_and_are_reported(vllm_python: Path, tmp_pat
     command = demo(vllm_python, "--samples", "6", "--json", "--report", str(report))
     environment = {**os.environ, **COMPILED_ONCE, "TMPDIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     told = json.loads(done.stdout)
     baseline, coordinated = told["runs"]
     assert (baseline["name"], coordinated["name"]) == ("baseline", "coordinated")

@@ -1,9 +1,7 @@
 """Two real vLLM servers: a batch from end to end, and what clients and operators do to them meanwhile."""
 
 import asyncio
-import json
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,12 +11,13 @@ from typing import Any, cast
 import grpc
 import httpx
 import msgspec
+import openai
 import pytest
-from coresched_vllm.local.servers import Server, serving, start, wait_until_healthy
-from coresched_vllm.local.tiny_model import TOKEN_IDS, write_model
-from integration.engines.environment import COMPILED_ONCE
-from integration.vllm_engine.environment import HERE
-from integration.vllm_engine.tiny_servers import FLAGS, MOST_RUNNING, asked, counts, grown, prompt, status_of
+from coresched_vllm.local.tiny_model import write_model
+from integration.engines.environment import CHECKOUT
+from integration.vllm_engine.replays import events_of, measured, metrics_of, replay, wait_for_turns
+from integration.vllm_engine.servers import Server, booting, serving
+from integration.vllm_engine.tiny_servers import MODEL, MOST_RUNNING, asked, counts, grown, prompt, status_of
 from served import served
 
 from coresched.trajectory.generator import generate
@@ -43,10 +42,8 @@ def model(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def servers(vllm_python: Path, model: Path, folder: Path) -> Iterator[list[Server]]:
-    with serving(
-        str(vllm_python), model, FLAGS, names=("a", "b"), folder=folder, variables=COMPILED_ONCE
-    ) as running:
+def servers(model: Path, folder: Path) -> Iterator[list[Server]]:
+    with serving(("a", "b"), model, folder) as running:
         yield running
 
 
@@ -62,32 +59,6 @@ def trace(folder: Path) -> Path:
     short = [msgspec.structs.replace(one, turns=one.turns[:TURNS]) for one in batch]
     write_trajectories(folder / "traces.jsonl", short)
     return folder / "traces.jsonl"
-
-
-def replay(trace: Path, to: Path, servers: list[Server], *options: str) -> list[str]:
-    command = [sys.executable, "-m", "coresched", "replay", str(trace), "--output", str(to)]
-    command += [f"--endpoint={server.name}={server.url}" for server in servers]
-    return [*command, "--token-ids={}:{}".format(*TOKEN_IDS), "--environment-concurrency=2", *options]
-
-
-def measured(command: list[str]) -> dict[str, Any]:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=HERE.parents[2])
-    assert (done.returncode, done.stderr) == (0, "")
-    return metrics_of(folder_of(command))
-
-
-def folder_of(command: list[str]) -> Path:
-    return Path(command[command.index("--output") + 1])
-
-
-def metrics_of(folder: Path) -> dict[str, Any]:
-    metrics: dict[str, Any] = json.loads((folder / "summary.json").read_text())["metrics"]
-    return metrics
-
-
-def events_of(folder: Path, kind: str) -> list[dict[str, Any]]:
-    lines = (folder / "events.jsonl").read_bytes().split(b"\n")[:-1]  # without half a line
-    return [event for event in map(json.loads, lines) if event["event"] == kind]
 
 
 def in_flight(address: str) -> dict[str, int]:
@@ -113,7 +84,7 @@ def test_a_coordinated_batch_reuses_more_than_one_under_stock_rules(
         assert all(metrics["turns_by_worker"].values())
     assert ours["cache_reuse"] > stock["cache_reuse"] + 0.05
     found = [Counter(grown(server.url, one)) for server, one in zip(servers, before, strict=True)]
-    assert {name: one["hit"] + one["miss"] for name, one in zip("ab", found, strict=True)} == ours[
+    assert {name: admitted_once(one) for name, one in zip("ab", found, strict=True)} == ours[
         "turns_by_worker"
     ]
     total = found[0] + found[1]
@@ -122,6 +93,52 @@ def test_a_coordinated_batch_reuses_more_than_one_under_stock_rules(
     assert total["prompt tokens"] == ours["input_tokens"]
     assert total["output tokens"] == ours["output_tokens"]
     assert total["cached tokens"] == ours["input_tokens"] - ours["new_prefill_tokens"]
+
+
+HEADER = {"extra_headers": {"X-Session-ID": "header"}}
+CARRIERS: dict[str, dict[str, Any]] = {
+    "header": HEADER,
+    "body": {"extra_body": {"session_id": "body"}},
+    "body over header": {**HEADER, "extra_body": {"session_id": "body-over-header"}},
+    "trajectory": {"extra_body": {"vllm_xargs": {"trajectory": "argument"}}},
+    "session_id argument": {"extra_body": {"vllm_xargs": {"session_id": "session-argument"}}},
+}
+
+
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_a_label_arrives_by_each_carrier(server: str, carrier: str, chat: bool) -> None:
+    arguments = ending_in("-chat" if chat else "", CARRIERS[carrier])
+    before = counts(server)
+    with openai.OpenAI(base_url=f"{server}/v1", api_key="none", timeout=300) as client:
+        for _ in range(2):
+            text = f"{carrier} " * 20
+            if chat:
+                message: Any = [{"role": "user", "content": text}]
+                client.chat.completions.create(model=MODEL, messages=message, max_tokens=2, **arguments)
+            else:
+                client.completions.create(model=MODEL, prompt=text, max_tokens=2, **arguments)
+    found = Counter(grown(server, before))
+    assert (found["miss"], found["hit"], found["none"]) == (1, 1, 0)
+
+
+def ending_in(suffix: str, value: Any) -> Any:
+    """The same with other labels, which are all that is no dict."""
+    if isinstance(value, dict):
+        return {key: ending_in(suffix, each) for key, each in value.items()}
+    return value + suffix
+
+
+def test_another_header_and_none_at_all_are_no_label(server: str) -> None:
+    before = counts(server)
+    for header in (b"", b"x-smg-routing-key: t"):
+        assert status_of(server, asked([8, 9, 10], 1), header) == 200
+    assert Counter(grown(server, before))["none"] == 2
+
+
+def admitted_once(found: dict[str, int]) -> int:
+    """Labelled requests, of which one that was pushed out and resumed is admitted again."""
+    return found["hit"] + found["miss"] - found["preemptions"]
 
 
 async def until(server: str, condition: Callable[[dict[str, float]], bool]) -> None:
@@ -139,18 +156,22 @@ async def test_clients_that_go_away_take_their_requests_along(server: str) -> No
             body = asked(prompt(number, 100), output_tokens, session_id=label)
             return asyncio.create_task(client.post("/v1/completions", json=body))
 
+        def are_there(requests: int) -> Callable[[dict[str, float]], bool]:
+            # In the end the running ones need more blocks than there are, and some wait again.
+            return lambda now: now["running"] + now["waiting"] == requests
+
         running = [ask(f"running-{number}", number, 1_500) for number in range(MOST_RUNNING)]
-        await until(server, lambda now: now["running"] == MOST_RUNNING)
+        await until(server, lambda now: now["miss"] == before["miss"] + MOST_RUNNING)
         waiting = [ask(f"waiting-{number}", 10 + number, 2) for number in range(4)]
-        await until(server, lambda now: now["waiting"] == 4)
+        await until(server, are_there(MOST_RUNNING + 4))
         waiting[0].cancel()
-        await until(server, lambda now: now["waiting"] == 3)
+        await until(server, are_there(MOST_RUNNING + 3))
         for one in running:
             one.cancel()
         left = await asyncio.gather(*waiting[1:])
         assert [one.status_code for one in left] == [200] * 3
         assert all(len(one.json()["choices"][0]["token_ids"]) == 2 for one in left)
-        await until(server, lambda now: now["running"] == now["waiting"] == 0)
+        await until(server, are_there(0))
         # Nine were admitted. On a slow machine the running ones grow until one is pushed out and resumed.
         found = Counter(grown(server, before))
         assert (found["miss"], found["none"]) == (9, 0)
@@ -252,32 +273,23 @@ def test_what_is_no_label_is_counted_or_refused_and_the_server_goes_on(server: s
 
 
 def test_a_server_that_is_killed_and_booted_again_loses_no_sample(
-    servers: list[Server], vllm_python: Path, model: Path, trace: Path, tmp_path: Path
+    servers: list[Server], model: Path, trace: Path, tmp_path: Path
 ) -> None:
     """The only worker of its batch, so that all wait for it."""
     killed = servers[1]
     with served("--worker", "b") as (address, _):
         options = ("--sample-concurrency=5", f"--service={address}", "--patience-s=900", "--flush-cache")
         command = replay(trace, tmp_path / "r", [killed], *options)
-        with subprocess.Popen(command, cwd=HERE.parents[2], stdout=subprocess.PIPE) as running:
-            wait_for_turns(tmp_path / "r", 12)
-            killed.kill()
-            again = start(
-                str(vllm_python),
-                model,
-                FLAGS,
-                name="b",
-                port=killed.port,
-                log=killed.log,
-                variables=COMPILED_ONCE,
-            )
+        with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE) as running:
             try:
-                wait_until_healthy([again])
-                running.communicate(timeout=600)
+                wait_for_turns(tmp_path / "r", 12)
+                killed.kill()
+                with booting("b", model, killed.log, killed.port) as again:
+                    again.wait_until_healthy()
+                    running.communicate(timeout=600)
+                    found = {name: int(count) for name, count in counts(again.url).items()}
             finally:
                 running.kill()
-                found = counts(again.url)
-                again.stop()
         assert running.returncode == 0
         assert in_flight(address) == {"b": 0}
     metrics, turns = metrics_of(tmp_path / "r"), events_of(tmp_path / "r", "inference")
@@ -286,11 +298,4 @@ def test_a_server_that_is_killed_and_booted_again_loses_no_sample(
     failed = events_of(tmp_path / "r", "failed-inference")
     assert {turn["worker"] for turn in [*turns, *failed]} == {"b"}
     down_s = max(failure["ended_s"] for failure in failed)
-    assert found["hit"] + found["miss"] == sum(turn["sent_s"] > down_s for turn in turns)
-
-
-def wait_for_turns(folder: Path, turns: int) -> None:
-    deadline = time.monotonic() + 300
-    while not (folder / "events.jsonl").exists() or len(events_of(folder, "inference")) < turns:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert admitted_once(found) == sum(turn["sent_s"] > down_s for turn in turns)
