@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any, cast
 
 import grpc
@@ -196,10 +197,10 @@ async def test_replies_are_the_models_own_where_requests_push_each_other_out(ser
             choice: dict[str, Any] = answer["choices"][0]
             return choice
 
-        async def worst_gap(ids: list[int], reply: list[int]) -> float:
+        async def mean_gap(ids: list[int], reply: list[int]) -> float:
             """By how much a token of the reply is less likely than the best, in nat, computed in one go."""
             told = (await ask(ids + reply, 1, prompt_logprobs=1))["prompt_logprobs"][len(ids) :]
-            return max(
+            return fmean(
                 max(one["logprob"] for one in likely.values()) - likely[str(token)]["logprob"]
                 for token, likely in zip(reply, told, strict=True)
             )
@@ -208,12 +209,13 @@ async def test_replies_are_the_models_own_where_requests_push_each_other_out(ser
         jobs = [ask(prompts[number], 200, session_id=f"storm-{number}") for number in numbers]
         replies = [choice["token_ids"] for choice in await asyncio.gather(*jobs)]
         found = grown(server, before)
-        gaps = [await worst_gap(prompts[n], reply) for n, reply in zip(numbers, replies, strict=True)]
-        wrong = await worst_gap(prompts[20], replies[1])
+        gaps = [await mean_gap(prompts[n], reply) for n, reply in zip(numbers, replies, strict=True)]
+        wrong = await mean_gap(prompts[20], replies[1])
     assert found.get("preemptions", 0) >= 4
     assert found["hit"] + found["miss"] == 8 + found["preemptions"]  # resumed is admitted again
-    assert max(gaps) < 0.5  # what vLLM's kernels for CPUs round differently in other batches
-    assert wrong > 2
+    # vLLM's kernels for CPUs round differently in other batches: its own scheduler comes to 0.006, too.
+    assert max(gaps) < 0.03
+    assert wrong > 0.08
 
 
 async def test_a_cache_that_is_reset_in_the_middle_costs_hits_and_nothing_else(server: str) -> None:
