@@ -16,7 +16,7 @@ from coresched import footprint
 from coresched.capacity.vllm import trajectory_blocks, usable_blocks
 from coresched.trajectory.writer import write_trajectories
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.by_hand]
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[2]

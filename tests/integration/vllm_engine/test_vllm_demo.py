@@ -15,7 +15,7 @@ import pytest
 from integration.engines.environment import CHECKOUT, COMPILED_ONCE
 from process_table import descendants, wait_until_gone
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.by_hand]
 
 
 def demo(python: Path | str, *options: str) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from integration.engines.loaded import run_loaded
 from integration.vllm_engine.environment import HERE, VLLM
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.by_hand]
 
 GROUPS = (
     "plain,parallel_sampling,structured_output,adapters,connectors",

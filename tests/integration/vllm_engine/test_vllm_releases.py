@@ -14,21 +14,16 @@ from integration.vllm_engine.environment import ENGINE_VERSION
 from integration.vllm_engine.residency_check import ResidencyCheck
 from integration.vllm_engine.scenario_runs import check_order, run_scenarios
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.by_hand]
 
 DIRECTORY_VARIABLE = "CORESCHED_VLLM_RELEASES"
-"""Names a folder that holds, or shall hold, a folder with the package `vllm` for each release.
-
-Without it only the oldest is fetched: each costs a download and compiling its Python files.
-"""
+"""Names a folder that holds, or shall hold, a folder with the package `vllm` for each release."""
 DIRECTORY = os.environ.get(DIRECTORY_VARIABLE)
 OTHERS = [version for version in TESTED_VERSIONS if not ENGINE_VERSION.startswith(f"{version}.")]
 
 
 def unpacked_release(version: str) -> Path:
     """A folder with the Python files of the release. Skips the test where it cannot be had."""
-    if not DIRECTORY and version != TESTED_VERSIONS[0]:
-        pytest.skip(f"only where {DIRECTORY_VARIABLE} names a folder for the other releases")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coresched" / "vllm-releases"
     folder = Path(DIRECTORY or cache) / f"{version}.0"
     if folder.exists():
