@@ -12,7 +12,7 @@ from bench.vllm_policies.processes import Run
 from bench.vllm_policies.setups import TINY_LARGE_POOL, TINY_ONE_AT_A_TIME, TINY_SMALL_POOL
 from bench.vllm_policies.tiny_models import TINY_MODELS
 
-pytestmark = [pytest.mark.vllm, pytest.mark.by_hand]
+pytestmark = pytest.mark.vllm
 
 ROUTING_RESIDENCY = Policy("routing-residency", "coresched_vllm.RoutingResidency")
 
