@@ -8,7 +8,6 @@ from pathlib import Path
 from bench.engine_batch.setups import COORDINATED, DECOUPLED, STOCK
 from bench.engine_batch.sglang_servers import Device, SGLang
 from bench.machine import this_machine
-from bench.progress import announce, clear
 from bench.sglang_policies.models import write_model
 from bench.sglang_policies.processes import sglang_version
 from coresched.cli.parser import CommandParser, add_command, count, number
@@ -75,9 +74,8 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from bench.engine_batch.engines import NoServerError
-    from bench.engine_batch.results import as_json, print_runs
-    from bench.engine_batch.runs import Comparison, StoppedError, all_runs
+    from bench.engine_batch.carried_out import carry_out
+    from bench.engine_batch.runs import Comparison
     from bench.gateways.processes import check_system
 
     check_system()
@@ -103,20 +101,4 @@ def run(args: argparse.Namespace) -> int:
             speed=args.speed,
         )
         comparison = Comparison(kind, SETUPS, workload, args.environment_concurrency)
-        runs = []
-        announce("booting four servers")
-        try:
-            for one in all_runs(comparison, rounds, folder):
-                runs.append(one)
-                done = f"{len(runs)} of {len(SETUPS) * rounds} runs"
-                announce(f"{done}: {one.setup.name} took {one.wall_s:.0f} s")
-        except (NoServerError, StoppedError) as error:
-            clear()
-            print(f"python -m bench sglang-batch: {error}", file=sys.stderr)
-            return 1
-    clear()
-    if args.json:
-        print(as_json(args.command_line, machine, comparison, runs))
-    else:
-        print_runs(args.command_line, machine, comparison, runs)
-    return 0
+        return carry_out(args, comparison, rounds, folder, machine)

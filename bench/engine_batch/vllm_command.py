@@ -8,7 +8,6 @@ from pathlib import Path
 
 from bench.engine_batch.setups import COORDINATED, STOCK
 from bench.machine import this_machine
-from bench.progress import announce, clear
 from coresched.cli.parser import CommandParser, add_command, count, number
 from coresched.errors import InputError
 from coresched.trajectory.reader import load_trajectories
@@ -113,9 +112,8 @@ def run(args: argparse.Namespace) -> int:
     from coresched_vllm.local.flags import Pool
     from coresched_vllm.local.tiny_model import Shape
 
-    from bench.engine_batch.engines import NoServerError
-    from bench.engine_batch.results import as_json, print_runs
-    from bench.engine_batch.runs import Comparison, StoppedError, all_runs
+    from bench.engine_batch.carried_out import carry_out
+    from bench.engine_batch.runs import Comparison
     from bench.engine_batch.vllm_servers import VLLM
     from bench.gateways.processes import check_system
 
@@ -151,22 +149,7 @@ def run(args: argparse.Namespace) -> int:
         comparison = Comparison(
             kind, SETUPS, workload, args.environment_concurrency, seconds_over=args.seconds_over
         )
-        runs = []
-        announce("booting four servers")
-        try:
-            for one in all_runs(comparison, rounds, folder):
-                runs.append(one)
-                announce(f"{len(runs)} of {len(SETUPS) * rounds} runs: {one.setup.name} {one.wall_s:.0f} s")
-        except (NoServerError, StoppedError) as error:
-            clear()
-            print(f"python -m bench vllm-batch: {error}", file=sys.stderr)
-            return 1
-    clear()
-    if args.json:
-        print(as_json(args.command_line, machine, comparison, runs))
-    else:
-        print_runs(args.command_line, machine, comparison, runs)
-    return 0
+        return carry_out(args, comparison, rounds, folder, machine)
 
 
 LOOK = "import coresched, vllm.version; print(vllm.version.__version__)"
