@@ -17,6 +17,7 @@ def build_parser() -> "CommandParser":
     # Imported here, so that Ctrl-C while they load is met by main() too.
     from coresched import __version__
     from coresched.cli import (
+        advise,
         batch,
         demo,
         doctor,
@@ -45,6 +46,7 @@ def build_parser() -> "CommandParser":
         replay,
         report,
         plan,
+        advise,
         serve,
         gateway,
         top,

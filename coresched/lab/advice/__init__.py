@@ -1,0 +1,1 @@
+"""Which configuration suits a workload: searched for in the simulator, judged on other orders."""

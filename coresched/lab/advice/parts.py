@@ -1,0 +1,113 @@
+"""What of a configuration may be chosen, part by part, and the values that are tried."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from math import ceil
+from typing import Any, Final
+
+from coresched.capacity.profile import WorkloadProfile
+from coresched.errors import InputError
+from coresched.lab.plans import at_ratio, by_paper, by_peak
+from coresched.lab.simulator.model import WorkerModel
+from coresched.lab.simulator.settings import RunSettings
+
+PARTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "admission": ("sample_concurrency",),
+    "pools": ("state_ratio",),
+    "routing": ("routing", "load_bound"),
+    "order": ("worker_policy", "label_capacity"),
+    "environment": ("environment_policy", "band_s", "bucket_s"),
+}
+"""Each part of a configuration, and the settings that are chosen together for it."""
+
+CONCURRENCY_FACTORS: Final = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+"""Of as many samples as fit into the workers' memory, or as there are."""
+RATIO_FACTORS: Final = (0.75, 1.0, 1.5)
+LOAD_BOUNDS: Final = (1.1, 1.25, 1.5)
+LABEL_FACTORS: Final = (1.0, 1.25, 1.5)
+BANDS_S: Final = (10.0, 30.0, 120.0)
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """How many trajectories a worker holds, with its memory split as the engine does and as planned."""
+
+    default_ratio: float
+    default_concurrency: int
+    planned_ratio: float
+    planned_concurrency: int
+
+    @classmethod
+    def of(cls, profile: WorkloadProfile, model: WorkerModel) -> "Capacity":
+        """Raises InputError when not even one trajectory fits."""
+        guess = by_paper(profile, model).concurrency
+        planned = by_peak(profile, model, guess)
+        default = at_ratio(profile, model, model.default_state_ratio, guess)
+        return cls(default.ratio, default.concurrency, planned.ratio, planned.concurrency)
+
+
+def part_of(settings: RunSettings, part: str) -> dict[str, Any]:
+    """The settings of one part; what does not matter for it is left out."""
+    values = {name: getattr(settings, name) for name in PARTS[part]}
+    if settings.routing != "lbch":
+        values.pop("load_bound", None)
+    if settings.worker_policy != "routing-prefix":
+        values.pop("label_capacity", None)
+    if settings.environment_policy != "caas":
+        values.pop("band_s", None)
+        values.pop("bucket_s", None)
+    return values
+
+
+def with_part(settings: RunSettings, part: str, of: RunSettings) -> RunSettings:
+    """``settings`` with one part of another configuration."""
+    return replace(settings, **{name: getattr(of, name) for name in PARTS[part]})
+
+
+def alternatives(settings: RunSettings, part: str, capacity: Capacity, samples: int) -> Iterator[RunSettings]:
+    """What may stand in ``settings`` for one part of it. A part that cannot matter has none."""
+    workers = settings.workers
+    if part == "admission":
+        held = [
+            min(workers * count, samples)
+            for count in (capacity.default_concurrency, capacity.planned_concurrency)
+        ]
+        tried = {min(max(1, round(f * count)), samples) for f in CONCURRENCY_FACTORS for count in held}
+        yield from (replace(settings, sample_concurrency=count) for count in sorted(tried | {samples}))
+    elif part == "pools":
+        ratios = {capacity.default_ratio, *(f * capacity.planned_ratio for f in RATIO_FACTORS)}
+        yield from (replace(settings, state_ratio=ratio) for ratio in sorted(ratios))
+    elif part == "routing":
+        if workers == 1:
+            return
+        yield replace(settings, routing="cache-aware")
+        yield replace(settings, routing="consistent-hash")
+        yield from (replace(settings, routing="lbch", load_bound=bound) for bound in LOAD_BOUNDS)
+    elif part == "order":
+        yield from (replace(settings, worker_policy=name) for name in ("fcfs", "lpm", "dfs-weight"))
+        for factor in LABEL_FACTORS:
+            labels = ceil(factor * capacity.planned_concurrency)
+            yield replace(settings, worker_policy="routing-prefix", label_capacity=labels)
+    else:
+        if settings.environment_concurrency is None:
+            return
+        yield replace(settings, environment_policy="fcfs")
+        yield from (replace(settings, environment_policy="caas", band_s=band) for band in BANDS_S)
+
+
+def given(settings: RunSettings, texts: Sequence[str]) -> RunSettings:
+    """``settings`` with NAME=VALUE for some of what can be chosen. Raises InputError naming what is wrong."""
+    chosen = [name for names in PARTS.values() for name in names]
+    kinds = {field.name: type(getattr(settings, field.name)) for field in fields(settings)}
+    for text in texts:
+        written, equals, value = text.partition("=")
+        name = written.strip().replace("-", "_")
+        if not equals or name not in chosen:
+            raise InputError(f"--as-it-is {text!r} must be NAME=VALUE with a NAME of {', '.join(chosen)}")
+        try:
+            settings = replace(settings, **{name: kinds[name](value.strip())})
+        except InputError as error:
+            raise InputError(f"--as-it-is {text!r}: {error}") from None
+        except ValueError:
+            raise InputError(f"--as-it-is {text!r}: {value!r} is no {kinds[name].__name__}") from None
+    return settings

@@ -1,0 +1,73 @@
+"""How a configuration is set up: the commands to type, and the lines for a harness."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from coresched.lab.simulator.settings import RunSettings
+
+AT_HOME_BOUND: Final = 1e6
+"""A load bound that no load exceeds, so that every trajectory stays at home."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do, and the text to do it with."""
+
+    what: str
+    text: str
+
+
+def recipe(settings: RunSettings, changed: Collection[str]) -> list[Step]:
+    """What to do for the parts that are changed, from the engine to the harness. Flags are SGLang's."""
+    steps = []
+    if {"pools", "order"} & set(changed):
+        steps.append(Step("on each worker", _worker(settings)))
+    if "routing" in changed:
+        steps.append(_router(settings))
+    if {"admission", "environment"} & set(changed):
+        steps.append(Step("in the harness", _harness(settings)))
+        steps.append(Step("or, for the adapters of harnesses, in the environment", _environment(settings)))
+    return steps
+
+
+def _worker(settings: RunSettings) -> str:
+    flags = f"--mamba-full-memory-ratio {settings.state_ratio:.4g} --schedule-policy {settings.worker_policy}"
+    command = f"python -m sglang.launch_server --model-path MODEL {flags}"
+    if settings.worker_policy == "routing-prefix":
+        return f"CORESCHED_LABEL_CAPACITY={settings.label_capacity} {command}"
+    return command
+
+
+def _router(settings: RunSettings) -> Step:
+    if settings.routing in ("lbch", "consistent-hash"):
+        bound = settings.load_bound if settings.routing == "lbch" else AT_HOME_BOUND
+        workers = " ".join(
+            f"--worker http://WORKER{number}:30000" for number in range(min(settings.workers, 3))
+        )
+        more = " ..." if settings.workers > 3 else ""
+        return Step(
+            "in front of the workers",
+            f"coresched gateway --listen 127.0.0.1:8080 {workers}{more} --load-bound {bound:g}",
+        )
+    return Step("in front of the workers", f"a router of the kind {settings.routing}, such as SGLang's own")
+
+
+def _harness(settings: RunSettings) -> str:
+    options = [f"sample_concurrency={settings.sample_concurrency}"]
+    if settings.environment_concurrency is not None:
+        options.append(f"environment_concurrency={settings.environment_concurrency}")
+        options.append(f'environment_policy="{settings.environment_policy}"')
+        if settings.environment_policy == "caas":
+            options += [f"band_s={settings.band_s:g}", f"bucket_s={settings.bucket_s:g}"]
+    return f"coresched.Batch({', '.join(options)})"
+
+
+def _environment(settings: RunSettings) -> str:
+    variables = {"SAMPLE_CONCURRENCY": f"{settings.sample_concurrency}"}
+    if settings.environment_concurrency is not None:
+        variables["ENVIRONMENT_CONCURRENCY"] = f"{settings.environment_concurrency}"
+        variables["ENVIRONMENT_POLICY"] = settings.environment_policy
+        if settings.environment_policy == "caas":
+            variables |= {"BAND_S": f"{settings.band_s:g}", "BUCKET_S": f"{settings.bucket_s:g}"}
+    return " ".join(f"CORESCHED_{name}={value}" for name, value in variables.items())

@@ -1,0 +1,189 @@
+"""What is advised, and how it is judged."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from math import comb, inf
+
+import msgspec
+import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+
+from coresched.capacity.profile import profile_of
+from coresched.cli.main import build_parser
+from coresched.client.embedded import Batch
+from coresched.client.gate.process import gate_options
+from coresched.errors import InputError
+from coresched.lab.advice.advice import Advice, advise
+from coresched.lab.advice.judgement import interval, saving
+from coresched.lab.advice.parts import PARTS, Capacity, alternatives, given, part_of, with_part
+from coresched.lab.advice.recipe import recipe
+from coresched.lab.advice.search import search, without_idle_changes
+from coresched.lab.advice.trials import SEARCHED, Trials
+from coresched.lab.simulator.model import load_worker_model
+from coresched.lab.simulator.settings import RunSettings
+from coresched.trajectory.generator import generate
+from coresched.trajectory.schema import Trajectory
+
+MODEL = load_worker_model("h20-tp4-hybrid-tight")
+
+
+def workload(count: int = 60) -> list[Trajectory]:
+    return list(generate("swe", count, seed=11))
+
+
+def settings(**changes: object) -> RunSettings:
+    base = RunSettings(
+        name="as it is",
+        workers=2,
+        sample_concurrency=4,
+        environment_concurrency=4,
+        state_ratio=0.9,
+        label_capacity=40,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def advice() -> Advice:
+    return advise(workload(), MODEL, workers=2, environment_concurrency=4)
+
+
+def test_one_limit_for_samples_and_environments_is_taken_apart(advice: Advice) -> None:
+    assert not advice.leave
+    assert advice.as_it_is.settings.sample_concurrency == 4
+    assert advice.advised.settings.sample_concurrency > 8
+    assert advice.advised.saved.low > 0.2
+    assert advice.advised.makespan_s.median <= advice.coordinated.makespan_s.median * 1.02
+    assert "admission" in [change.part for change in advice.contributions]
+    assert advice.advised.of_bound >= 1
+
+
+def test_every_change_is_one_that_pays(advice: Advice) -> None:
+    for change in advice.contributions:
+        assert change.as_it_is != change.advised
+        assert change.saved.median > 0
+
+
+def test_what_was_advised_is_left_as_it_is(advice: Advice) -> None:
+    chosen = [
+        f"{name.replace('_', '-')}={value}"
+        for part in PARTS
+        for name, value in part_of(advice.advised.settings, part).items()
+    ]
+    again = advise(workload(), MODEL, workers=2, environment_concurrency=4, as_it_is=chosen)
+    assert again.as_it_is.makespan_s == advice.advised.makespan_s
+    assert again.leave
+
+
+def test_the_search_never_ends_worse_than_where_it_began() -> None:
+    trajectories = workload(20)
+    trials = Trials(trajectories, MODEL)
+    capacity = Capacity.of(profile_of(trajectories), MODEL)
+    for start in (settings(), settings(worker_policy="lpm", routing="round-robin", sample_concurrency=20)):
+        found = search([start], capacity, trials)
+        assert trials.mean_s(found, SEARCHED) <= trials.mean_s(start, SEARCHED)
+        kept = without_idle_changes(found, start, trials)
+        for part in PARTS:
+            assert part_of(kept, part) in (part_of(found, part), part_of(start, part))
+
+
+def test_pools_that_are_too_small_for_a_trajectory_are_never_chosen() -> None:
+    trials = Trials(workload(20), MODEL)
+    assert trials.makespan_s(settings(state_ratio=1e-7), 1) == inf
+    assert trials.mean_s(settings(state_ratio=1e-7), SEARCHED) == inf
+    assert trials.mean_s(settings(), SEARCHED) < inf
+
+
+def test_a_part_that_cannot_matter_has_no_alternatives() -> None:
+    capacity = Capacity.of(profile_of(workload(20)), MODEL)
+    alone = settings(workers=1, environment_concurrency=None)
+    assert list(alternatives(alone, "routing", capacity, 20)) == []
+    assert list(alternatives(alone, "environment", capacity, 20)) == []
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_alternatives_change_their_part_and_nothing_else(part: str) -> None:
+    capacity = Capacity.of(profile_of(workload(20)), MODEL)
+    now = settings()
+    tried = list(alternatives(now, part, capacity, 20))
+    assert len(set(tried)) == len(tried) > 2
+    for one in tried:
+        assert with_part(one, part, now) == now
+        assert 1 <= one.sample_concurrency <= 20
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sample-concurrency", "must be NAME=VALUE with a NAME of sample_concurrency, state_ratio"),
+        ("workers=3", "must be NAME=VALUE"),
+        ("sample-concurrency=many", "'many' is no int"),
+        ("sample-concurrency=0", "sample_concurrency is 0; it must be from 1"),
+        ("routing=best", "routing is 'best'; it must be one of round-robin"),
+    ],
+)
+def test_what_is_set_today_is_checked(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        given(settings(), [text])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_every_step_of_a_recipe_can_be_taken(workers: int) -> None:
+    policies = ("fcfs", "lpm", "routing-prefix")
+    for order, routing, environment, limit in product(
+        policies, ("cache-aware", "consistent-hash", "lbch"), ("fcfs", "caas"), (None, 3)
+    ):
+        chosen = settings(
+            workers=workers,
+            worker_policy=order,
+            routing=routing,
+            environment_policy=environment,
+            environment_concurrency=limit,
+        )
+        steps = {step.what: step.text for step in recipe(chosen, PARTS)}
+        assert f"--schedule-policy {order}" in steps["on each worker"]
+        assert ("CORESCHED_LABEL_CAPACITY=40" in steps["on each worker"]) == (order == "routing-prefix")
+        front = steps["in front of the workers"]
+        if routing != "cache-aware":
+            arguments = build_parser().parse_args(front.replace(" ...", "").split()[1:])
+            assert arguments.load_bound == (1.25 if routing == "lbch" else 1e6)
+        batch = eval(steps["in the harness"], {"coresched": __import__("coresched")})
+        assert isinstance(batch, Batch)
+        pairs = steps["or, for the adapters of harnesses, in the environment"].split()
+        options = gate_options(dict(pair.split("=") for pair in pairs))
+        assert options is not None
+        assert options["sample_concurrency"] == 4
+        assert options.get("environment_concurrency") == limit
+
+
+def test_only_what_changes_is_a_step() -> None:
+    assert recipe(settings(), []) == []
+    assert [step.what for step in recipe(settings(), ["order"])] == ["on each worker"]
+
+
+@drawn(st.lists(st.floats(0, 100), min_size=6, max_size=40))
+def test_the_interval_covers_the_median_with_its_confidence(values: list[float]) -> None:
+    found, count = interval(values), len(values)
+    ordered = sorted(values)
+    assert found.low <= found.median <= found.high
+    place = next(k for k in range(count) if ordered[k] == found.low)
+    outside = 2 * sum(Fraction(comb(count, k), 2**count) for k in range(place + 1))
+    assert outside <= Fraction(5, 100) or ordered.count(found.low) > 1
+    if len(set(values)) == count:
+        next_in = 2 * sum(Fraction(comb(count, k), 2**count) for k in range(place + 2))
+        assert next_in > Fraction(5, 100)
+        assert found.high == ordered[count - 1 - place]
+
+
+def test_savings_are_paired() -> None:
+    reference = [100.0, 200.0, 300.0, 400.0, 500.0, 600.0]
+    found = saving([90.0, 180.0, 270.0, 360.0, 450.0, 540.0], reference)
+    assert (found.low, found.median, found.high) == pytest.approx((0.1, 0.1, 0.1))
+
+
+def test_a_model_without_room_is_said_before_any_run() -> None:
+    tiny = msgspec.structs.replace(MODEL, pool_tokens=2000)
+    with pytest.raises(InputError, match="not one trajectory"):
+        advise(workload(5), tiny, workers=1, environment_concurrency=None)
