@@ -9,6 +9,7 @@ from bench import capacity, gateway, overhead, replay, service, simulator
 from bench.chaos import parser as chaos
 from bench.engine_batch import sglang_command as sglang_batch
 from bench.engine_batch import vllm_command as vllm_batch
+from bench.paper import command as paper
 from bench.progress import clear
 from bench.sglang_policies import command as sglang_policies
 from bench.sglang_priority import command as sglang_priority
@@ -29,6 +30,7 @@ def build_parser() -> CommandParser:
         service,
         gateway,
         capacity,
+        paper,
         replay,
         chaos,
         sglang_batch,

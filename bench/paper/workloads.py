@@ -7,7 +7,7 @@ comes out at 52k, 53k and 6k (published totals over requests: 48k, 45k and 7k).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from coresched.trajectory.schema import Environment, Trajectory, Turn
@@ -122,10 +122,17 @@ BFCL = (
 WORKLOADS = {"SWE": SWE, "BFCL": BFCL, "WideSearch": WIDE_SEARCH}
 
 
-def workload(name: str, seed: int = 0) -> list[Trajectory]:
-    """The named workload of the paper; another seed is another batch with the same totals."""
+def workload(name: str, seed: int = 0, response_factor: float = 1.0) -> list[Trajectory]:
+    """The named workload of the paper; another seed is another batch with the same totals.
+
+    ``response_factor`` makes the responses longer or shorter.
+    """
     rng = Random(f"{name}/{seed}")
-    return [trajectory for family in WORKLOADS[name] for trajectory in _family(family, rng)]
+    families = (
+        replace(family, response=Spread(family.response.mean * response_factor, family.response.variation))
+        for family in WORKLOADS[name]
+    )
+    return [trajectory for family in families for trajectory in _family(family, rng)]
 
 
 def _family(family: Family, rng: Random) -> list[Trajectory]:

@@ -49,6 +49,20 @@ def simulate(
         seed=settings.seed,
         absent_environment_s=absent_environment_s,
     )
+    return run_workload(workload, settings, model, progress=progress)
+
+
+def run_workload(
+    workload: Workload,
+    settings: RunSettings,
+    model: WorkerModel,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> SimulatedRun:
+    """The same for a workload that was built before, with the page size of the model and the seed of the run.
+
+    Raises InputError for pools that do not hold it.
+    """
     memory = split_memory(model, settings.state_ratio)
     require_fit(workload, memory)
     cluster = Cluster(workload, settings, model, memory)
