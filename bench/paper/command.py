@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from math import exp, log
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +14,7 @@ from rich.table import Table
 from bench.machine import this_machine
 from bench.paper.experiments import EXPERIMENTS, Cell
 from bench.paper.runs import Results, makespan_min, run_all
-from bench.paper.shapes import SHAPES, Shape
+from bench.paper.shapes import SHAPES, Shape, Verdict
 from bench.progress import announce, clear
 from bench.results import Report, heading, print_page, today
 from coresched import __version__
@@ -113,9 +113,8 @@ def _print(report: Report, found: dict[str, Results], shapes: Sequence[Shape]) -
         console, heading(report.command, report.machine), *grids, _shape_table(shapes, console), notes=NOTES
     )
     verdicts = Counter(shape.verdict for shape in shapes)
-    console.print(
-        f"Of {len(shapes)} shapes " + ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common())
-    )
+    counted = ", ".join(f"{verdict}: {verdicts[verdict]}" for verdict in get_args(Verdict))
+    console.print(f"Of {len(shapes)} shapes: {counted}.")
     for results in found.values():
         console.print(_agreement(results))
 
@@ -166,6 +165,6 @@ def _agreement(results: Results) -> str:
     stopped = sum(cell.stopped == (makespan_min(cell, results) is None) for cell in cells)
     off = exp((sum(value * value for value in logs) / len(logs)) ** 0.5) - 1
     return (
-        f"{cells[0].experiment}: {stopped} of {len(cells)} cells agree on whether the run ends in time; of those "
-        f"that do in both, the makespan is {off:.0%} off (root mean square of logarithms)."
+        f"{cells[0].experiment}: {stopped} of {len(cells)} cells agree on whether the run ends in time; "
+        f"where both do, the makespan is {off:.0%} off (root mean square of logarithms)."
     )
