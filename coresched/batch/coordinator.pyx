@@ -1,8 +1,9 @@
-"""The batch coordinator: which samples run, and whose environment job gets a slot.
+"""The batch coordinator: which samples run, which hold a resident slot, whose environment job gets a slot.
 
-Samples are admitted in submission order while fewer than ``C_S`` are admitted and unfinished; environment jobs
-run while fewer than ``C_E`` do, in the order of the policy. A pure state machine: time is an argument, nothing
-waits and nothing is executed here.
+Samples are admitted in submission order while fewer than ``C_S`` are admitted and unfinished; fewer than ``C_R``
+of them become resident, first come, first served; environment jobs run while fewer than ``C_E`` do, in the order
+of the policy. A sample asks for slots in this order only, so no two can wait for each other. A pure state machine:
+time is an argument, nothing waits and nothing is executed here.
 """
 
 cimport cython
@@ -12,7 +13,7 @@ from libc.math cimport NAN, fmin
 from heapq import heappop, heappush
 
 from coresched.batch.sample cimport (
-    ADMITTED, ENVIRONMENT, FINISHED, INFERENCE, QUEUED, RETURNED, WAITING, WITHDRAWN,
+    ADMITTED, ENVIRONMENT, FINISHED, INFERENCE, QUEUED, RESIDENT_QUEUED, RETURNED, WAITING, WITHDRAWN,
 )
 
 from coresched.batch.records import BatchSummary, TransitionError
@@ -28,14 +29,16 @@ cdef double LATEST_ARRIVAL_S = 1e300
 
 @cython.final
 cdef class Coordinator:
-    """Coordinator(sample_concurrency, environment_concurrency=None, *, environment_policy="caas", band_s=30.0, bucket_s=1.0)\n--\n
-    Admission of samples to ``C_S`` slots and of environment jobs to ``C_E`` slots, with each sample's times.
+    """Coordinator(sample_concurrency, environment_concurrency=None, *, environment_policy="caas", band_s=30.0, bucket_s=1.0, resident_concurrency=None)\n--\n
+    Admission of samples to ``C_S`` slots, of samples to ``C_R`` resident slots and of environment jobs to ``C_E``
+    slots, with each sample's times.
 
     ``sample_concurrency`` is C_S, at least 1; ``environment_concurrency`` is C_E, at least 1, or None for no
     cap. ``environment_policy`` orders the environment queue: "fcfs", first come, first served, or "caas",
     ascending ``(floor(a / B), -n, floor(mean(tau) / D_I), e)``: a, the request's seconds since the first
     submit; n, the sample's completed turns; tau, their durations; B = ``band_s``, D_I = ``bucket_s``; e, the
-    entry sequence.
+    entry sequence. ``resident_concurrency`` is C_R, at least 1, or None for no cap: samples that hold a resident
+    slot at a time, first come, first served; one is asked for between stages and kept over them.
 
     ``now`` is in seconds on any monotonic clock. Every step raises ValueError for a ``now`` that is not finite
     or lies before the last one, LookupError for an unknown sample and TransitionError for a step the sample's
@@ -66,7 +69,9 @@ cdef class Coordinator:
         environment_policy="caas",
         band_s=30.0,
         bucket_s=1.0,
+        resident_concurrency=None,
     ):
+        cdef Py_ssize_t residents = PY_SSIZE_T_MAX
         self._sample_slots = check_count(sample_concurrency, "sample_concurrency", 1)
         self._environment_slots = PY_SSIZE_T_MAX  # no cap
         if environment_concurrency is not None:
@@ -81,6 +86,10 @@ cdef class Coordinator:
         self.bucket_s = self._queue.bucket_s
         if not self._by_depth:
             self._queue = ChainAdvancingQueue(ARRIVAL_BAND_S)
+        if resident_concurrency is not None:
+            residents = check_count(resident_concurrency, "resident_concurrency", 1)
+        self.resident_concurrency = resident_concurrency
+        self._residents = ResidentSlots(residents, ARRIVAL_BAND_S)
         self._samples = []
         self._by_name = {}
         self._again = []
@@ -91,6 +100,16 @@ cdef class Coordinator:
     def sample_concurrency(self):
         """C_S."""
         return self._sample_slots
+
+    @property
+    def resident_queued(self):
+        """Samples that wait for a resident slot."""
+        return self._residents.queued
+
+    @property
+    def resident(self):
+        """Samples that hold a resident slot, at most C_R."""
+        return self._residents.held
 
     # The steps by name.
 
@@ -159,8 +178,37 @@ cdef class Coordinator:
         """A job given up: it leaves the queue, or gives its slot back; the sample stays admitted."""
         self.fail_environment(self._find(sample), check_finite(now, "now"))
 
+    def request_resident(self, sample, now, since=None):
+        """Queue for a resident slot. The sample must be between stages and hold none.
+
+        Asked for while the sample holds an environment slot, it could wait for a sample that waits for that one.
+        ``since`` is as in request_environment.
+        """
+        cdef Sample found = self._find(sample)
+        cdef double moment = check_finite(now, "now")
+        cdef double begun = moment if since is None else check_finite(since, "since")
+        self.queue_resident(found, moment, begun)
+
+    def grant_residents(self, now):
+        """Grant the free resident slots; the samples that hold one from now on, in the order of arrival."""
+        cdef double moment = check_finite(now, "now")
+        cdef list granted = []
+        cdef Sample sample = self.next_resident(moment)
+        while sample is not None:
+            granted.append(sample.name)
+            sample = self.next_resident(moment)
+        return granted
+
+    def finish_resident(self, sample, now):
+        """The resident slot is free; the sample stays admitted. It must be between stages."""
+        self.end_resident(self._find(sample), check_finite(now, "now"))
+
+    def cancel_resident(self, sample, now):
+        """Leave the queue for a resident slot, or give it back in whatever stage, which goes on."""
+        self.fail_resident(self._find(sample), check_finite(now, "now"))
+
     def finish(self, sample, now):
-        """The sample is complete: its slot is free. It must be between stages."""
+        """The sample is complete: its slots are free. It must be between stages."""
         self.complete(self._find(sample), check_finite(now, "now"))
 
     def withdraw(self, sample, now):
@@ -249,11 +297,7 @@ cdef class Coordinator:
 
     cdef int queue_environment_since(self, Sample sample, double now, double since) except -1:
         cdef double mean = 0.0
-        if sample.state == ADMITTED and not sample.admitted_at <= since <= now:
-            self._check_time(now)
-            raise ValueError(
-                f"since must be from the admission, {sample.admitted_at!r}, to now, {now!r}, got {since!r}"
-            )
+        self._check_since(sample, now, since)
         self._check(sample, ADMITTED, "request_environment", now)
         if self._by_depth:
             if sample.turns:
@@ -306,8 +350,47 @@ cdef class Coordinator:
         sample.state = ADMITTED
         return 0
 
+    cdef int queue_resident(self, Sample sample, double now, double since) except -1:
+        self._check_since(sample, now, since)
+        if sample.resident:
+            self._refuse(sample, "request_resident", now)
+        self._check(sample, ADMITTED, "request_resident", now)
+        self._residents.enter(sample, since, fmin(since - self._begun, LATEST_ARRIVAL_S))
+        sample.state = RESIDENT_QUEUED
+        return 0
+
+    cdef Sample next_resident(self, double now):
+        cdef Sample sample
+        self._check_time(now)
+        self._now = now
+        sample = self._residents.next_grant(now)
+        if sample is not None:
+            sample.state = ADMITTED
+        return sample
+
+    cdef int end_resident(self, Sample sample, double now) except -1:
+        if not sample.resident:
+            self._refuse(sample, "finish_resident", now)
+        self._check(sample, ADMITTED, "finish_resident", now)
+        self._residents.give_back(sample, now)
+        return 0
+
+    cdef int fail_resident(self, Sample sample, double now) except -1:
+        if sample.state == RESIDENT_QUEUED:
+            self._check(sample, RESIDENT_QUEUED, "cancel_resident", now)
+            self._residents.leave(sample, now)
+            sample.state = ADMITTED
+        elif sample.resident:
+            self._check(sample, sample.state, "cancel_resident", now)
+            self._residents.give_back(sample, now)
+        else:
+            self._refuse(sample, "cancel_resident", now)
+        return 0
+
     cdef int complete(self, Sample sample, double now) except -1:
         self._check(sample, ADMITTED, "finish", now)
+        if sample.resident:
+            self._residents.give_back(sample, now)
         sample.state = FINISHED
         sample.finished_at = now
         self.admitted -= 1
@@ -316,7 +399,7 @@ cdef class Coordinator:
 
     cdef int remove(self, Sample sample, double now) except -1:
         if sample.state == FINISHED or sample.state == WITHDRAWN:
-            self._check(sample, WAITING, "withdraw", now)  # refuses
+            self._refuse(sample, "withdraw", now)
         self._free(sample, now)
         sample.state = WITHDRAWN
         sample.finished_at = now
@@ -325,7 +408,7 @@ cdef class Coordinator:
 
     cdef int send_back(self, Sample sample, double now) except -1:
         if sample.state == FINISHED or sample.state == WITHDRAWN or sample.state == RETURNED:
-            self._check(sample, WAITING, "put_back", now)  # refuses
+            self._refuse(sample, "put_back", now)
         self._free(sample, now)
         sample.state = RETURNED
         self.returned += 1
@@ -344,6 +427,8 @@ cdef class Coordinator:
                 self.fail_inference(sample, now)
             elif sample.state == QUEUED or sample.state == ENVIRONMENT:
                 self.fail_environment(sample, now)
+            if sample.resident or sample.state == RESIDENT_QUEUED:
+                self.fail_resident(sample, now)
             self.admitted -= 1
         self._now = now
         return 0
@@ -358,12 +443,24 @@ cdef class Coordinator:
             )
         return 0
 
+    cdef int _check_since(self, Sample sample, double now, double since) except -1:
+        if sample.state == ADMITTED and not sample.admitted_at <= since <= now:
+            self._check_time(now)
+            raise ValueError(
+                f"since must be from the admission, {sample.admitted_at!r}, to now, {now!r}, got {since!r}"
+            )
+        return 0
+
     cdef inline int _check(self, Sample sample, Stage needed, str asked, double now) except -1:
         self._check_time(now)
         if sample.state != needed:
-            raise TransitionError(sample.name, sample.state_name(), asked)
+            self._refuse(sample, asked, now)
         self._now = now
         return 0
+
+    cdef int _refuse(self, Sample sample, str asked, double now) except -1:
+        self._check_time(now)
+        raise TransitionError(sample.name, sample.state_name(), asked)
 
     cdef Sample _find(self, object name):
         sample = self._by_name.get(name)
