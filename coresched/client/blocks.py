@@ -90,10 +90,11 @@ class BatchBase:
         which they were entered. `environment_concurrency` (C_E, at least 1, or None for no cap) environment
         stages run at a time, in the order of `environment_policy`: "fcfs", first come, first served, or
         "caas", ascending `(floor(a / band_s), -turns, floor(mean turn duration / bucket_s), entry)`, where a
-        is seconds from the batch's first sample to the request. `resident_concurrency` (C_R, at least 1, or None for
-        no cap) samples are inside `sample.resident()` at a time, first come, first served. With `workers` (names, or a mapping from name
-        to weight) every turn is routed by its sample's id: to its home worker while that one's requests in
-        flight are at most `load_bound` times the mean, the new one counted, else to the next that qualifies.
+        is seconds from the batch's first sample to the request. `resident_concurrency` (C_R, at least 1, or
+        None for no cap) samples are inside `sample.resident()` at a time, first come, first served. With
+        `workers` (names, or a mapping from name to weight) every turn is routed by its sample's id: to its
+        home worker while that one's requests in flight are at most `load_bound` times the mean, the new one
+        counted, else to the next that qualifies.
 
         Raises TypeError or ValueError for a bad option.
         """

@@ -96,7 +96,7 @@ class Environment(LocalEnvironment):
 
 
 class Resident(LocalResident):
-    """A sandbox that lives: entering waits for a resident slot, which is held until the block or the sample ends.
+    """A sandbox that lives: entering waits for a resident slot, held until the block or the sample ends.
 
     `queue_s` is the wait. Turns and environment stages may be inside; leaving it with one of them open raises
     TransitionError, the slot having been given back.
@@ -152,9 +152,9 @@ class Sample:
         return Environment(self._local, self.id, max_s, self._loop)
 
     def resident(self) -> Resident:
-        """A resident slot, for a sandbox that lives while the block does; entering it with `async with` waits.
+        """A resident slot, for a sandbox that lives as long as the block; entering it (`async with`) waits.
 
-        Between stages, one at a time: entering raises TransitionError while a stage is open or a slot is held.
+        Between stages, one at a time: TransitionError while a stage is open or such a slot is held.
         """
         return Resident(self._local, self.id, self._loop)
 

@@ -253,8 +253,8 @@ class LocalBatch:
     def end_resident(self, name: str, failed: bool) -> None:
         """Give the resident slot back or, if it never got one, leave the queue for it.
 
-        Raises TransitionError, the slot having been given back, if that did not fail and a stage is still open:
-        the sandbox that the stage needs has gone with the block.
+        Raises TransitionError, the slot having been given back, if that did not fail and a stage is still
+        open: the sandbox that the stage needs has gone with the block.
         """
         with self._lock:
             if self._coordinator.state(name) in _ENDED:

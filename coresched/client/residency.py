@@ -1,4 +1,4 @@
-"""What the resident block of an embedded batch does; its two faces, asyncio and threads, add how a caller waits."""
+"""What the resident block of an embedded batch does; its two faces add how a caller waits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from coresched.client.local import LocalBatch
 
 
 class LocalResident:
-    """A sandbox that lives: it holds a resident slot from its grant to the end of the block or of the sample."""
+    """A sandbox that lives: it holds a resident slot until the block or the sample ends."""
 
     def __init__(self, local: LocalBatch, sample: str) -> None:
         self._local = local

@@ -8,7 +8,7 @@ import pytest
 
 from coresched import sync
 from coresched.batch.records import TransitionError
-from coresched.client.embedded import Batch, Sample
+from coresched.client.embedded import Batch, Environment, Sample
 
 
 async def settle() -> None:
@@ -93,23 +93,26 @@ async def test_a_slot_is_not_to_be_had_within_a_stage_nor_twice() -> None:
 
 
 async def test_while_it_waits_no_stage_begins() -> None:
-    async with Batch(sample_concurrency=2, resident_concurrency=1) as batch:
-        async with batch.sample("a") as first, batch.sample("b") as second:
-            async with first.resident():
-                waiting = asyncio.ensure_future(second.resident().__aenter__())
-                await settle()
-                with pytest.raises(TransitionError, match="queued for a resident slot, which does not allow"):
-                    await second.inference().__aenter__()
-            await waiting
-            async with second.inference():
-                assert residents(batch) == (0, 1)
+    async with (
+        Batch(sample_concurrency=2, resident_concurrency=1) as batch,
+        batch.sample("a") as first,
+        batch.sample("b") as second,
+    ):
+        async with first.resident():
+            waiting = asyncio.ensure_future(second.resident().__aenter__())
+            await settle()
+            with pytest.raises(TransitionError, match="queued for a resident slot, which does not allow"):
+                await second.inference().__aenter__()
+        await waiting
+        async with second.inference():
+            assert residents(batch) == (0, 1)
 
 
 async def test_left_with_a_stage_open_it_is_given_back_and_that_is_told() -> None:
     async with Batch(sample_concurrency=1, resident_concurrency=1) as batch, batch.sample("a") as sample:
         held = await sample.resident().__aenter__()
         async with sample.environment():
-            with pytest.raises(TransitionError, match="the end of sample.resident"):
+            with pytest.raises(TransitionError, match=r"the end of sample\.resident"):
                 await held.__aexit__(None, None, None)
             assert residents(batch) == (0, 0)
             await held.__aexit__(None, None, None)  # once only
@@ -119,12 +122,15 @@ async def test_left_with_a_stage_open_it_is_given_back_and_that_is_told() -> Non
 
 
 async def test_an_error_that_leaves_a_stage_behind_gives_the_slot_back() -> None:
+    async def leave_behind(sample: Sample, stage: Environment) -> None:
+        async with sample.resident():
+            await stage.__aenter__()
+            raise ZeroDivisionError
+
     async with Batch(sample_concurrency=1, resident_concurrency=1) as batch, batch.sample("a") as sample:
         stage = sample.environment()
         with pytest.raises(ZeroDivisionError):
-            async with sample.resident():
-                await stage.__aenter__()
-                raise ZeroDivisionError
+            await leave_behind(sample, stage)
         assert residents(batch) == (0, 0)
         await stage.__aexit__(None, None, None)
 
@@ -147,18 +153,22 @@ async def test_a_wait_given_up_leaves_the_queue_and_the_sample_running(clock: An
         async with sample.resident():
             await asyncio.sleep(0)
 
-    async with Batch(sample_concurrency=3, resident_concurrency=1) as batch:
-        async with batch.sample("a") as holder, batch.sample("b") as gone, batch.sample("c") as behind:
-            async with holder.resident():
-                waits = [asyncio.ensure_future(live(sample)) for sample in (gone, behind)]
-                await settle()
-                clock.now += 2.0
-                waits[0].cancel()
-                await settle()
-                assert residents(batch) == (1, 1)
-                assert batch.report().samples["b"].state == "admitted"
-            await waits[1]
-            await live(gone)
+    async with (
+        Batch(sample_concurrency=3, resident_concurrency=1) as batch,
+        batch.sample("a") as holder,
+        batch.sample("b") as gone,
+        batch.sample("c") as behind,
+    ):
+        async with holder.resident():
+            waits = [asyncio.ensure_future(live(sample)) for sample in (gone, behind)]
+            await settle()
+            clock.now += 2.0
+            waits[0].cancel()
+            await settle()
+            assert residents(batch) == (1, 1)
+            assert batch.report().samples["b"].state == "admitted"
+        await waits[1]
+        await live(gone)
     assert batch.report().samples["b"].resident_wait_s == 2.0
 
 
@@ -171,7 +181,7 @@ def test_a_blocking_batch_says_the_same() -> None:
             assert batch.progress.resident == 1
             left = sample.environment()
             left.__enter__()
-            with pytest.raises(TransitionError, match="the end of sample.resident"):
+            with pytest.raises(TransitionError, match=r"the end of sample\.resident"):
                 held.__exit__(None, None, None)
             left.__exit__(None, None, None)
         assert batch.progress.resident == 0
