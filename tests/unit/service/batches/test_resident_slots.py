@@ -8,7 +8,6 @@ from grpc import StatusCode
 from coresched.service.batches import facts
 from coresched.service.batches.facts import AnyFact
 from coresched.service.refusal import RefusedError
-from coresched.v1 import batches_pb2 as pb
 
 INVALID, UNREADY = StatusCode.INVALID_ARGUMENT, StatusCode.FAILED_PRECONDITION
 
@@ -268,7 +267,3 @@ async def test_the_facts_of_before_there_were_resident_slots_still_open_a_batch(
     assert not bench.beat(session).options.HasField("resident_concurrency")
     # And a batch without a cap is written as it was then, so that an older service can read it.
     assert msgspec.json.encode(fact) == old
-
-
-def test_the_fields_are_documented() -> None:
-    assert pb.SAMPLE_STATE_RESIDENT_QUEUED == 9
