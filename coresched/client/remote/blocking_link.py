@@ -157,9 +157,10 @@ class BlockingWait:
     @property
     def refused(self) -> bool:
         """Whether it has ended without what it waited for."""
-        if self._call is None or not self._call.done():
-            return self._failure is not None
-        return self._call.cancelled() or self._call.exception() is not None
+        if self._given_up or self._failure is not None:
+            return True
+        call = self._call
+        return call is not None and call.done() and (call.cancelled() or call.exception() is not None)
 
     def reply(self) -> Any:
         """Waits. An exception in the wait, such as KeyboardInterrupt, leaves the call under way."""

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from coresched.client.errors import BatchClosedError, ServiceError
-from coresched.client.remote.blocking_link import HEARD_S, BlockingWait
+from coresched.client.remote.blocking_link import CLEANUP_S, HEARD_S, BlockingWait
 from coresched.v1 import batches_pb2 as pb
 
 if TYPE_CHECKING:
@@ -49,8 +49,9 @@ class Resident:
     def _give_back(self, wait: BlockingWait) -> None:
         """The place in the queue, or the slot if the grant came first."""
         link = self._sample.link
+        until = time.monotonic() + CLEANUP_S  # an interrupt may have struck before the wait was sent
         try:
-            while True:
+            while time.monotonic() < until:
                 try:
                     link.call(link.stub.ReleaseResident, self._release(failed=True))
                     return
