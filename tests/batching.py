@@ -115,6 +115,16 @@ class Bench:
         )
         return asyncio.ensure_future(self.service.waits.acquire_environment(call))
 
+    def house(self, session: str, sample: str, request_id: str = "") -> asyncio.Task[Any]:
+        call = pb.AcquireResidentRequest(request_id=request_id or new_id(), session=session, sample=sample)
+        return asyncio.ensure_future(self.service.waits.acquire_resident(call))
+
+    def unhouse(self, session: str, sample: str, failed: bool = False, request_id: str = "") -> float:
+        call = pb.ReleaseResidentRequest(
+            request_id=request_id or new_id(), session=session, sample=sample, failed=failed
+        )
+        return self.service.samples.release_resident(call).resident_s
+
     def start(self, session: str, sample: str, *exclude: str) -> str:
         call = pb.StartTurnRequest(request_id=new_id(), session=session, sample=sample, exclude=exclude)
         return self.service.samples.start_turn(call).worker

@@ -26,12 +26,18 @@ def trajectory(sample: str, start: float, *, turns: int = 2, session: int = 1) -
 
     at = start - 1.0
     yield event("admitted", answer=True)
+    at -= 0.75
+    yield event("resident_granted", answer=True)
+    at -= 0.25
     for turn in range(turns):
         yield event("turn_started", answer=True)
         yield event("turn_ended")
         if turn < turns - 1:
             yield event("environment_granted", answer=True)
             yield event("environment_ended")
+    at -= 0.5
+    yield event("resident_ended")
+    at -= 0.5
     yield event("finishing")
     yield event("finished", answer=True)
 
@@ -61,9 +67,9 @@ class Run:
 
     def __init__(self) -> None:
         self.names = ["a", "b", "c"]
-        self.limits = (2, 1)
+        self.limits = (2, 1, 2)
         self.events: dict[str, list[Event]] = {
-            "first": [joined(0), *trajectory("a", 1), *[*trajectory("b", 9)][:5]],
+            "first": [joined(0), *trajectory("a", 1), *[*trajectory("b", 9)][:6]],
             # The grace period of "first" ends at 16.5: it asked for its last answer at 11.5.
             "second": [joined(0), *trajectory("c", 2.25), *trajectory("b", 18), left(30)],
         }

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from bench.chaos.events import Event
 
 _NEXT: dict[str, frozenset[str]] = {
-    "admitted": frozenset({"turn_started", "environment_granted", "finishing"}),
+    "admitted": frozenset({"resident_granted"}),
+    "resident_granted": frozenset({"turn_started", "environment_granted", "resident_ended"}),
     "turn_started": frozenset({"turn_ended", "turn_failed"}),
-    "turn_ended": frozenset({"turn_started", "environment_granted", "finishing"}),
-    "turn_failed": frozenset({"turn_started", "environment_granted", "finishing"}),
+    "turn_ended": frozenset({"turn_started", "environment_granted", "resident_ended"}),
+    "turn_failed": frozenset({"turn_started", "environment_granted", "resident_ended"}),
     "environment_granted": frozenset({"environment_ended"}),
-    "environment_ended": frozenset({"turn_started", "environment_granted", "finishing"}),
+    "environment_ended": frozenset({"turn_started", "environment_granted", "resident_ended"}),
+    "resident_ended": frozenset({"finishing"}),
     "finishing": frozenset({"finished"}),
     "finished": frozenset(),
 }
@@ -76,6 +78,13 @@ class Attempt:
         """The sample slot, from its admission until the service was asked to finish the sample."""
         end = next((event.at for event in self.events if event.kind == "finishing"), None)
         return _held(self, self.admitted_at, end)
+
+    @property
+    def residency(self) -> Held | None:
+        """The resident slot, from its grant until the service was told that it is free."""
+        start = next((event.at for event in self.events if event.kind == "resident_granted"), None)
+        end = next((event.at for event in self.events if event.kind == "resident_ended"), None)
+        return None if start is None else _held(self, start, end)
 
     def stages(self) -> Iterator[Held]:
         """The environment slots, each from its grant until the service was told that the stage had ended."""

@@ -18,6 +18,7 @@ class Asked:
     names: Sequence[str]
     sample_concurrency: int
     environment_concurrency: int
+    resident_concurrency: int
     grace_s: float
 
 
@@ -30,7 +31,7 @@ class Findings:
     twice: list[str] = field(default_factory=list)
     """Samples that were finished twice, run by two live sessions, or given to another without need."""
     over_limit: list[str] = field(default_factory=list)
-    """Moments with more samples or environment stages than C_S or C_E."""
+    """Moments with more samples, environment stages or residents than C_S, C_E or C_R."""
     report: list[str] = field(default_factory=list)
     """Where the service's own account differs from the harnesses'."""
     left_over: list[str] = field(default_factory=list)
@@ -51,6 +52,7 @@ def check(
         over_limit=[
             *_over("samples", asked.sample_concurrency, sample_slots(sessions)),
             *_over("environment stages", asked.environment_concurrency, environment_slots(sessions)),
+            *_over("residents", asked.resident_concurrency, resident_slots(sessions)),
         ],
         report=[*_report_of_samples(attempts, report), *_report_of_all(asked, sessions, attempts, report)],
         left_over=[*_left_over(report, in_flight)],
@@ -59,6 +61,11 @@ def check(
 
 def sample_slots(sessions: Iterable[Session]) -> list[Held]:
     held = [attempt.held for session in sessions for attempt in session.attempts.values()]
+    return [slot for slot in held if slot is not None]
+
+
+def resident_slots(sessions: Iterable[Session]) -> list[Held]:
+    held = [attempt.residency for session in sessions for attempt in session.attempts.values()]
     return [slot for slot in held if slot is not None]
 
 
@@ -188,6 +195,7 @@ def _left_over(report: BatchReport, in_flight: Mapping[str, int]) -> Iterator[st
         if requests:
             yield f"{requests} requests are in flight on {worker}"
     totals = report.totals
-    for what in ("waiting", "returned", "admitted", "environment_queued", "environment_running"):
+    slots = ("environment_queued", "environment_running", "resident_queued", "resident")
+    for what in ("waiting", "returned", "admitted", *slots):
         if count := getattr(totals, what):
             yield f"{count} samples are {what} in the end"

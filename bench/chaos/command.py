@@ -31,11 +31,19 @@ FULL = Settings(
     workers=4,
     sample_concurrency=96,
     environment_concurrency=24,
+    resident_concurrency=72,
     grace_s=10.0,
     seed=0,
 )
 QUICK = msgspec.structs.replace(
-    FULL, processes=12, samples=150, workers=2, sample_concurrency=24, environment_concurrency=6, grace_s=4.0
+    FULL,
+    processes=12,
+    samples=150,
+    workers=2,
+    sample_concurrency=24,
+    environment_concurrency=6,
+    resident_concurrency=18,
+    grace_s=4.0,
 )
 RUNS: dict[str, Counts] = {
     "calm": {},
@@ -97,8 +105,8 @@ def _print(command: str, settings: Settings, machine: Machine, outcomes: dict[st
         f"{settings.processes} harness processes, {settings.samples:,} samples, {settings.workers} workers"
     )
     console.print(
-        f"C_S {settings.sample_concurrency}, C_E {settings.environment_concurrency}, "
-        f"grace {settings.grace_s:g} s, seed {settings.seed}"
+        f"C_S {settings.sample_concurrency}, C_R {settings.resident_concurrency}, "
+        f"C_E {settings.environment_concurrency}, grace {settings.grace_s:g} s, seed {settings.seed}"
     )
     console.print()
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
@@ -131,6 +139,7 @@ def _rows(outcome: Outcome) -> dict[str, str]:
         "turns failed": f"{saw.failed_turns:,}",
         "environment stages": f"{saw.environment_stages:,}",
         "most samples at once": str(saw.most_samples),
+        "most residents at once": str(saw.most_residents),
         "most stages at once": str(saw.most_stages),
         "prompt tokens cached": f"{saw.reuse:.0%}",
         "wall time": f"{saw.wall_s:.0f} s",

@@ -13,12 +13,14 @@ import msgspec
 Kind = Literal[
     "joined",  # a session has begun
     "admitted",  # a sample was handed to this session
+    "resident_granted",
     "turn_started",  # routed to `worker`
     "turn_ended",  # with the counts of the worker's answer; before the service is told
     "turn_failed",  # as turn_ended; the worker gave no answer
     "environment_granted",
     "environment_ended",  # before the service is told
-    "finishing",  # all stages are done; before the service is told
+    "resident_ended",  # all stages are done; before the service is told
+    "finishing",  # before the service is told
     "finished",  # the service has acknowledged it
     "session_lost",  # what the session held is not its own any more
     "left",  # the service has acknowledged that the session is over

@@ -53,6 +53,7 @@ class Harness:
             batch=BATCH,
             sample_concurrency=settings.sample_concurrency,
             environment_concurrency=settings.environment_concurrency,
+            resident_concurrency=settings.resident_concurrency,
             grace_s=settings.grace_s,
         ) as batch:
             self._log.write("joined", asked_at=asked_at)
@@ -72,22 +73,30 @@ class Harness:
 
     async def _sample(self, sample: Any) -> None:
         log = self._log
-        messages = [{"role": "user", "content": PROMPT}]
         async with sample:
-            for stage in trajectory(self._place.settings, sample.id):
-                reply = await self._turn(sample, stage, messages)
-                messages.append({"role": "assistant", "content": reply})
-                if stage.environment_s is None:
-                    break
-                asked_at = time.monotonic()
-                async with sample.environment():
-                    log.write("environment_granted", sample.id, asked_at=asked_at)
-                    await asyncio.sleep(stage.environment_s)
-                    log.write("environment_ended", sample.id)
-                messages.append({"role": "user", "content": RESULT})
+            asked_at = time.monotonic()
+            async with sample.resident():
+                log.write("resident_granted", sample.id, asked_at=asked_at)
+                await self._stages(sample)
+                log.write("resident_ended", sample.id)
             asked_at = time.monotonic()
             log.write("finishing", sample.id)
         log.write("finished", sample.id, asked_at=asked_at)
+
+    async def _stages(self, sample: Any) -> None:
+        log = self._log
+        messages = [{"role": "user", "content": PROMPT}]
+        for stage in trajectory(self._place.settings, sample.id):
+            reply = await self._turn(sample, stage, messages)
+            messages.append({"role": "assistant", "content": reply})
+            if stage.environment_s is None:
+                break
+            asked_at = time.monotonic()
+            async with sample.environment():
+                log.write("environment_granted", sample.id, asked_at=asked_at)
+                await asyncio.sleep(stage.environment_s)
+                log.write("environment_ended", sample.id)
+            messages.append({"role": "user", "content": RESULT})
 
     async def _turn(self, sample: Any, stage: Stage, messages: list[dict[str, str]]) -> str:
         """The reply of the first worker that gives one."""

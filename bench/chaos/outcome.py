@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.chaos.attempts import Session
-from bench.chaos.checker import Findings, environment_slots, most_at_once, sample_slots, unacknowledged
+from bench.chaos.checker import (
+    Findings,
+    environment_slots,
+    most_at_once,
+    resident_slots,
+    sample_slots,
+    unacknowledged,
+)
 from bench.chaos.servers import Server
 from coresched.client.local import BatchReport
 
@@ -27,7 +34,8 @@ class Measures:
     """Cached prompt tokens over prompt tokens."""
     most_samples: int
     most_stages: int
-    """Most sample slots and environment slots that harnesses held at a time."""
+    most_residents: int
+    """Most sample, environment and resident slots that harnesses held at a time."""
     sessions: int
     died: int
     lost_sessions: int
@@ -67,6 +75,7 @@ def measured(
         reuse=sum(event.cached_tokens for event in events) / prompt if prompt else 0.0,
         most_samples=most_at_once(sample_slots(sessions))[0],
         most_stages=most_at_once(environment_slots(sessions))[0],
+        most_residents=most_at_once(resident_slots(sessions))[0],
         sessions=len(sessions),
         died=sum(session.died_at is not None for session in sessions),
         lost_sessions=sum(session.lost for session in sessions),
@@ -77,5 +86,5 @@ def measured(
     )
 
 
-_ENDS = ("turn_ended", "turn_failed", "environment_ended")
+_ENDS = ("turn_ended", "turn_failed", "environment_ended", "resident_ended")
 """Written down before the service is told, which answers before the next event."""

@@ -77,6 +77,7 @@ async def run(
             names=settings.names(),
             sample_concurrency=settings.sample_concurrency,
             environment_concurrency=settings.environment_concurrency,
+            resident_concurrency=settings.resident_concurrency,
             grace_s=settings.grace_s,
         )
         findings = checker.check(asked, sessions, report, in_flight)
@@ -114,6 +115,7 @@ async def _play(crew: Crew, faults: Sequence[Fault], tell: Callable[[str], None]
         batch=BATCH,
         sample_concurrency=settings.sample_concurrency,
         environment_concurrency=settings.environment_concurrency,
+        resident_concurrency=settings.resident_concurrency,
         grace_s=_OWN_GRACE_S,
     )
     async with batch, channel(crew.service.address, options=CHANNEL_OPTIONS) as connection:

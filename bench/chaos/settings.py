@@ -15,6 +15,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     sample_concurrency: int
     environment_concurrency: int
+    resident_concurrency: int
     grace_s: float
     seed: int
     turns: tuple[int, int] = (2, 5)

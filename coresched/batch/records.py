@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 State = Literal[
-    "waiting", "admitted", "inference", "queued", "environment", "finished", "withdrawn", "returned"
+    "waiting",
+    "admitted",
+    "inference",
+    "queued",
+    "environment",
+    "finished",
+    "withdrawn",
+    "returned",
+    "resident_queued",
 ]
 
 IN_WORDS: dict[str, str] = {
@@ -20,6 +28,7 @@ IN_WORDS: dict[str, str] = {
     "finished": "finished",
     "withdrawn": "withdrawn",
     "returned": "put back, for another attempt",
+    "resident_queued": "queued for a resident slot",
 }
 
 STEPS_IN_WORDS = {
@@ -29,11 +38,21 @@ STEPS_IN_WORDS = {
     "request_environment": "sample.environment()",
     "finish_environment": "the end of sample.environment()",
     "cancel_environment": "the end of sample.environment()",
+    "request_resident": "sample.resident()",
+    "finish_resident": "the end of sample.resident(); leave the stage first",
+    "cancel_resident": "the end of sample.resident()",
     "finish": "the end of the sample; leave the stage first",
 }
 """The steps of a coordinator as a harness writes them."""
 
-_IN_SLOT: tuple[State, ...] = ("admitted", "inference", "queued", "environment")
+_BETWEEN_STAGES = {
+    "request_resident": "holds a resident slot already",
+    "finish_resident": "holds no resident slot",
+    "cancel_resident": "holds no resident slot",
+}
+"""Why these are refused to a sample that is between stages."""
+
+_IN_SLOT: tuple[State, ...] = ("admitted", "inference", "queued", "environment", "resident_queued")
 
 
 class TransitionError(RuntimeError):
@@ -50,7 +69,10 @@ class TransitionError(RuntimeError):
 
     def __str__(self) -> str:
         asked = STEPS_IN_WORDS.get(self.asked, self.asked)
-        return f"sample {self.sample!r} is {IN_WORDS[self.state]}, which does not allow {asked}"
+        why = f"is {IN_WORDS[self.state]}"
+        if self.state == "admitted":
+            why = _BETWEEN_STAGES.get(self.asked, why)
+        return f"sample {self.sample!r} {why}, which does not allow {asked}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +109,19 @@ class SampleTimes:
     """The latest environment stage: when its slot was requested, granted and given back."""
     environment_started_at: float | None
     environment_ended_at: float | None
+    resident_wait_s: float = 0.0
+    """Waits for a resident slot, those given up included."""
+    resident_s: float = 0.0
+    """Resident slots held, over turns and stages: no time beside theirs."""
+    resident_requested_at: float | None = None
+    """The latest resident slot: when it was requested, granted and given back."""
+    resident_started_at: float | None = None
+    resident_ended_at: float | None = None
+
+    @property
+    def resident(self) -> bool:
+        """Whether the sample holds a resident slot."""
+        return self.resident_started_at is not None and self.resident_ended_at is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +149,12 @@ class BatchSummary:
     environment_s: float
     makespan_s: float | None
     """First admission to the latest completion; None before any sample has finished."""
+    resident_queued: int = 0
+    """Samples that wait for a resident slot."""
+    resident: int = 0
+    """Samples that hold one, in whatever stage."""
+    resident_wait_s: float = 0.0
+    resident_s: float = 0.0
 
     @classmethod
     def of(cls, samples: Sequence[SampleTimes]) -> BatchSummary:
@@ -143,4 +184,8 @@ class BatchSummary:
             environment_queue_s=sum(times.environment_queue_s for times in samples),
             environment_s=sum(times.environment_s for times in samples),
             makespan_s=max(completions) - min(admissions) if completions else None,
+            resident_queued=count["resident_queued"],
+            resident=sum(times.resident for times in samples),
+            resident_wait_s=sum(times.resident_wait_s for times in samples),
+            resident_s=sum(times.resident_s for times in samples),
         )

@@ -9,6 +9,7 @@ cdef enum Stage:
     FINISHED
     WITHDRAWN
     RETURNED
+    RESIDENT_QUEUED
 
 
 @cython.final
@@ -33,6 +34,12 @@ cdef class Sample:
     cdef double failed_inference_s
     cdef double environment_queue_s
     cdef double environment_s
+    cdef bint resident                  # whether it holds a resident slot, in whatever stage
+    cdef double resident_requested_at   # of the latest resident slot: asked for, granted, given back
+    cdef double resident_started_at
+    cdef double resident_ended_at
+    cdef double resident_wait_s
+    cdef double resident_s
 
     cdef void begin(self, double now) noexcept
     cdef str state_name(self)

@@ -6,7 +6,7 @@ from libc.math cimport NAN, isnan
 from coresched.batch.records import SampleTimes
 
 cdef tuple STATES = ("waiting", "admitted", "inference", "queued", "environment", "finished", "withdrawn",
-                     "returned")
+                     "returned", "resident_queued")
 
 
 cdef inline object seconds(double value):
@@ -30,6 +30,9 @@ cdef class Sample:
         self.waited_s = 0.0
         self.inference_s = self.failed_inference_s = 0.0
         self.environment_queue_s = self.environment_s = 0.0
+        self.resident = False
+        self.resident_requested_at = self.resident_started_at = self.resident_ended_at = NAN
+        self.resident_wait_s = self.resident_s = 0.0
 
     cdef str state_name(self):
         return <str>STATES[<int>self.state]
@@ -52,4 +55,9 @@ cdef class Sample:
             environment_requested_at=seconds(self.requested_at),
             environment_started_at=seconds(self.started_at),
             environment_ended_at=seconds(self.ended_at),
+            resident_wait_s=self.resident_wait_s,
+            resident_s=self.resident_s,
+            resident_requested_at=seconds(self.resident_requested_at),
+            resident_started_at=seconds(self.resident_started_at),
+            resident_ended_at=seconds(self.resident_ended_at),
         )

@@ -83,15 +83,18 @@ class BatchBase:
         bucket_s: float = 1.0,
         workers: Iterable[str] | Mapping[str, float] | None = None,
         load_bound: float = 1.25,
+        resident_concurrency: int | None = None,
     ) -> None:
         """
         `sample_concurrency` (C_S, at least 1) samples are admitted and unfinished at a time, in the order in
         which they were entered. `environment_concurrency` (C_E, at least 1, or None for no cap) environment
         stages run at a time, in the order of `environment_policy`: "fcfs", first come, first served, or
         "caas", ascending `(floor(a / band_s), -turns, floor(mean turn duration / bucket_s), entry)`, where a
-        is seconds from the batch's first sample to the request. With `workers` (names, or a mapping from name
-        to weight) every turn is routed by its sample's id: to its home worker while that one's requests in
-        flight are at most `load_bound` times the mean, the new one counted, else to the next that qualifies.
+        is seconds from the batch's first sample to the request. `resident_concurrency` (C_R, at least 1, or
+        None for no cap) samples are inside `sample.resident()` at a time, first come, first served. With
+        `workers` (names, or a mapping from name to weight) every turn is routed by its sample's id: to its
+        home worker while that one's requests in flight are at most `load_bound` times the mean, the new one
+        counted, else to the next that qualifies.
 
         Raises TypeError or ValueError for a bad option.
         """
@@ -101,6 +104,7 @@ class BatchBase:
             environment_policy=environment_policy,
             band_s=band_s,
             bucket_s=bucket_s,
+            resident_concurrency=resident_concurrency,
         )
         router = LoadBoundedRouter([] if workers is None else workers, load_bound=load_bound)
         if workers is not None and not router.workers():

@@ -26,6 +26,7 @@ def connect(
     key: str | Path | None = None,
     workers: None = None,
     load_bound: None = None,
+    resident_concurrency: int | None = None,
 ) -> async_batch.RemoteBatch:
     """The batch of that name at the service, opened if it is not there: `async with connect(...) as batch`.
 
@@ -53,6 +54,7 @@ def connect(
         bucket_s,
         grace_s,
         keep_open,
+        resident_concurrency,
     )
     connection = Connection(target=target, token=token, ca=ca, certificate=certificate, key=key)
     connection.check()
@@ -76,6 +78,7 @@ def connect_blocking(
     key: str | Path | None = None,
     workers: None = None,
     load_bound: None = None,
+    resident_concurrency: int | None = None,
 ) -> blocking_batch.RemoteBatch:
     """The same as `coresched.connect`, for threads: `with connect(...) as batch`."""
     from coresched.client.remote.blocking_batch import RemoteBatch
@@ -91,6 +94,7 @@ def connect_blocking(
         bucket_s,
         grace_s,
         keep_open,
+        resident_concurrency,
     )
     connection = Connection(target=target, token=token, ca=ca, certificate=certificate, key=key)
     connection.check()

@@ -8,6 +8,7 @@ from types import TracebackType
 
 from coresched.client.blocks import BatchBase, LocalEnvironment, LocalTurn
 from coresched.client.local import BatchReport, LocalBatch
+from coresched.client.residency import LocalResident
 
 
 def check_loop(home: asyncio.AbstractEventLoop) -> None:
@@ -94,6 +95,35 @@ class Environment(LocalEnvironment):
         self._end(failed=kind is not None)
 
 
+class Resident(LocalResident):
+    """A sandbox that lives: entering waits for a resident slot, held until the block or the sample ends.
+
+    `queue_s` is the wait. Turns and environment stages may be inside; leaving it with one of them open raises
+    TransitionError, the slot having been given back.
+    """
+
+    def __init__(self, local: LocalBatch, sample: str, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(local, sample)
+        self._loop = loop
+
+    async def __aenter__(self) -> Resident:
+        check_loop(self._loop)
+        wait = _Wait()
+        self._local.request_resident(self._sample, wait)
+        try:
+            await wait.wait()
+            self._granted()
+        except BaseException:
+            self._local.end_resident(self._sample, failed=True)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end(failed=kind is not None)
+
+
 class Sample:
     """One sample: entering waits for admission; its slot is held until the block ends, however it ends."""
 
@@ -120,6 +150,13 @@ class Sample:
         and leaving the block raises LeaseExpiredError unless the block raised.
         """
         return Environment(self._local, self.id, max_s, self._loop)
+
+    def resident(self) -> Resident:
+        """A resident slot, for a sandbox that lives as long as the block; entering it (`async with`) waits.
+
+        Between stages, one at a time: TransitionError while a stage is open or such a slot is held.
+        """
+        return Resident(self._local, self.id, self._loop)
 
     async def __aenter__(self) -> Sample:
         check_loop(self._loop)

@@ -52,7 +52,7 @@ class LocalBatch:
         self._coordinator = coordinator
         self._router = router
         self._lock = threading.Lock()
-        self._waiters: dict[str, Waiter] = {}  # by sample: it waits for admission or for an environment slot
+        self._waiters: dict[str, Waiter] = {}  # by sample: it waits for admission or a slot
         self._not_entered: set[str] = set()  # samples that exist but were not submitted yet
         self._open: OrderedDict[str, None] = OrderedDict()  # offered, taken by nobody yet
         self._seekers: list[Waiter] = []  # they wait for an offer, or for the end of all samples
@@ -242,19 +242,61 @@ class LocalBatch:
             self._grant(now)
             return False
 
+    def request_resident(self, name: str, waiter: Waiter) -> None:
+        with self._lock:
+            now = self._now()
+            self._check_entered(name)
+            self._coordinator.request_resident(name, now)
+            self._waiters[name] = waiter
+            self._grant(now)
+
+    def end_resident(self, name: str, failed: bool) -> None:
+        """Give the resident slot back or, if it never got one, leave the queue for it.
+
+        Raises TransitionError, the slot having been given back, if that did not fail and a stage is still
+        open: the sandbox that the stage needs has gone with the block.
+        """
+        with self._lock:
+            if self._coordinator.state(name) in _ENDED:
+                return
+            now = self._now()
+            if failed:
+                self._waiters.pop(name, None)
+                self._coordinator.cancel_resident(name, now)
+                self._grant(now)
+                return
+            try:
+                self._coordinator.finish_resident(name, now)
+            except TransitionError:
+                self._coordinator.cancel_resident(name, now)
+                raise
+            finally:
+                self._grant(now)
+
+    def resident_granted(self, name: str) -> float:
+        """After a wait: the seconds that the sample queued for its resident slot. Raises as `granted`."""
+        times = self._after_wait(name)
+        if times.resident_started_at is None or times.resident_requested_at is None:
+            return 0.0
+        return times.resident_started_at - times.resident_requested_at
+
     def granted(self, name: str) -> float:
         """After a wait: the seconds that the sample's latest environment job was queued, 0 if it had none.
 
         Raises BatchClosedError or TransitionError if the wait ended because the batch or the sample did.
         """
+        times = self._after_wait(name)
+        if times.environment_started_at is None or times.environment_requested_at is None:
+            return 0.0
+        return times.environment_started_at - times.environment_requested_at
+
+    def _after_wait(self, name: str) -> SampleTimes:
         with self._lock:
             self._check_open()
             times = self._coordinator.times(name)
         if times.state in _ENDED:
             raise TransitionError(name, times.state, "a wait for a slot")
-        if times.environment_started_at is None or times.environment_requested_at is None:
-            return 0.0
-        return times.environment_started_at - times.environment_requested_at
+        return times
 
     def report(self) -> BatchReport:
         with self._lock:
@@ -301,6 +343,8 @@ class LocalBatch:
 
     def _grant(self, now: float) -> None:
         for name in self._coordinator.admit(now):
+            self._wake(name)
+        for name in self._coordinator.grant_residents(now):
             self._wake(name)
         for name in self._coordinator.dispatch(now):
             self._wake(name)

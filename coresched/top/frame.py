@@ -110,6 +110,9 @@ def _batch(batch: pb.BatchProgress, plain: bool) -> Iterator[RenderableType]:
     ]
     if batch.HasField("oldest_environment_wait_s"):
         facts.append(f"oldest wait {_time(batch.oldest_environment_wait_s)}")
+    if options.HasField("resident_concurrency") or batch.resident or batch.resident_queued:
+        of = f"/{options.resident_concurrency:,}" if options.HasField("resident_concurrency") else ""
+        facts += [f"residents {batch.resident:,}{of}", f"resident queue {batch.resident_queued:,}"]
     facts += [f"turns {batch.turns:,}", _number(batch.sessions, "session", "sessions")]
     if batch.HasField("abandoned_s"):
         facts.append(f"abandoned for {_time(batch.abandoned_s)}")
@@ -126,6 +129,7 @@ def _legend(part: Part) -> Text:
 
 def _parts(batch: pb.BatchProgress, plain: bool) -> list[Part]:
     between = batch.admitted - batch.inference - batch.environment_queued - batch.environment_running
+    between -= batch.resident_queued
     counts = (
         ("finished", batch.finished, "green"),
         ("withdrawn", batch.withdrawn, "red"),
@@ -133,10 +137,11 @@ def _parts(batch: pb.BatchProgress, plain: bool) -> list[Part]:
         ("queued", batch.environment_queued, "yellow"),
         ("inference", batch.inference, "cyan"),
         ("between", between, "white"),
+        ("resident queue", batch.resident_queued, "blue"),
         ("waiting", batch.waiting, "dim"),
         ("open", batch.open, "dim"),
     )
-    signs = "#x=-+~. " if plain else "█x▓▒▚░· "
+    signs = "#x=-+~:. " if plain else "█x▓▒▚░┊· "
     return [Part(name, value, sign, style) for (name, value, style), sign in zip(counts, signs, strict=True)]
 
 

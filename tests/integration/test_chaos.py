@@ -23,6 +23,7 @@ async def test_a_calm_run_does_each_thing_once(tmp_path: Path) -> None:
     # Demand was above both limits, so that keeping them meant something; and turns came home to their worker.
     assert measures.most_samples == settings.sample_concurrency
     assert measures.most_stages == settings.environment_concurrency
+    assert measures.most_residents == settings.resident_concurrency
     assert measures.reuse > 0.3
 
 
@@ -38,3 +39,4 @@ async def test_nothing_is_lost_when_anything_may_be_killed_at_any_time(tmp_path:
     assert measures.failed_turns > 0
     assert measures.most_samples == settings.sample_concurrency
     assert measures.most_stages == settings.environment_concurrency
+    assert measures.most_residents == settings.resident_concurrency

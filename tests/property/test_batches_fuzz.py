@@ -23,9 +23,11 @@ METHODS = {
     "StartTurn": "samples.start_turn",
     "FinishTurn": "samples.finish_turn",
     "ReleaseEnvironment": "samples.release_environment",
+    "ReleaseResident": "samples.release_resident",
     "FinishSample": "samples.finish_sample",
     "AwaitAdmission": "waits.await_admission",
     "AcquireEnvironment": "waits.acquire_environment",
+    "AcquireResident": "waits.acquire_resident",
     "ListBatches": "reads.list_batches",
     "GetReport": "reads.get_report",
     "WatchProgress": "reads.watch_progress",
@@ -38,7 +40,18 @@ CODES = {
 }
 REPEATED = ("samples", "exclude")
 SESSION = "the session"  # stands for the name that the service chose
-STATES = ["waiting", "admitted", "turning", "queued", "holding", "finished", "given up", "open"]
+STATES = [
+    "waiting",
+    "admitted",
+    "turning",
+    "queued",
+    "holding",
+    "living",
+    "housing",
+    "finished",
+    "given up",
+    "open",
+]
 TEXTS = st.sampled_from(["b", SESSION, *STATES, "w0", "", "x" * 513]) | st.text(max_size=9)
 NUMBERS = st.sampled_from([0, 1, 2, 1000, 1001, -1, 2**63 - 1, -(2**63)])
 SECONDS = st.sampled_from([0.0, 0.1, 1.0, 30.0, -1.0, 5e-324, 1e308]) | st.floats()
@@ -72,18 +85,21 @@ def check(refused: RefusedError) -> None:
 async def busy() -> Bench:
     """A batch with a sample in each state, named after it."""
     bench = Bench("w0", "w1")
-    session = bench.open(c_s=4, c_e=1)
+    session = bench.open(c_s=6, c_e=1, resident_concurrency=1)
     bench.submit(session, *STATES)
     await bench.admit(session, "finished", "given up")
     bench.finish(session, "finished")
     bench.finish(session, "given up", withdrawn=True)
-    await bench.admit(session, "admitted", "turning", "holding", "queued")
+    await bench.admit(session, "admitted", "turning", "holding", "queued", "living", "housing")
     bench.start(session, "turning")
     await settled(bench.acquire(session, "holding"))
     bench.acquire(session, "queued")
+    await settled(bench.house(session, "living"))
+    bench.house(session, "housing")
     bench.wait(session, "waiting")
     await ticks()
     assert (bench.state("waiting"), bench.state("queued")) == ("waiting", "queued")
+    assert (bench.state("living"), bench.state("housing")) == ("admitted", "resident_queued")
     return bench
 
 

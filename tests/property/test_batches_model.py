@@ -19,9 +19,10 @@ from coresched.service.refusal import RefusedError
 from coresched.v1 import batches_pb2 as pb
 
 SAMPLES = [f"s{n}" for n in range(6)]
-BATCHES = {"b0": (2, 1), "b1": (4, 1), "b2": (3, None)}
+BATCHES = {"b0": (2, 1, 1), "b1": (4, 1, 2), "b2": (3, None, None)}  # C_S, C_E, C_R
 LIMITS = Limits(open_batches=2, waiters=6, sessions=3, samples=5)
 STEPS = 250
+ALIVE = ("waiting", "admitted", "inference", "queued", "environment", "resident_queued")
 
 
 class Clients:
@@ -101,9 +102,11 @@ class Clients:
     # Actions.
 
     def open(self) -> None:
-        name, (c_s, c_e) = self.chance.choice(sorted(BATCHES.items()))
+        name, (c_s, c_e, c_r) = self.chance.choice(sorted(BATCHES.items()))
         c_s += self.chance.random() < 0.1
-        options = pb.BatchOptions(sample_concurrency=c_s, environment_concurrency=c_e, band_s=5)
+        options = pb.BatchOptions(
+            sample_concurrency=c_s, environment_concurrency=c_e, resident_concurrency=c_r, band_s=5
+        )
         call = pb.OpenBatchRequest(request_id=new_id(), batch=name, options=options, grace_s=10.0)
         if (answer := self.do("sessions.open_batch", call)) is not None:
             self.sessions.append(answer.session)
@@ -134,7 +137,11 @@ class Clients:
             self.do("samples.release_environment", pb.ReleaseEnvironmentRequest(**call))
         elif state == "admitted":
             step = self.chance.random()
-            if step < 0.35:
+            if record.resident_since is None and step < 0.2:
+                await self.wait("waits.acquire_resident", pb.AcquireResidentRequest(**call))
+            elif record.resident_since is not None and step < 0.1:
+                self.do("samples.release_resident", pb.ReleaseResidentRequest(**call))
+            elif step < 0.45:
                 self.do("samples.start_turn", pb.StartTurnRequest(**call))
             elif step < 0.9:
                 max_s = self.chance.choice([None, 3.0, 30.0])
@@ -146,7 +153,7 @@ class Clients:
 
     async def stray(self) -> None:
         """A call that may be out of place."""
-        flag, kind = self.chance.random() < 0.5, self.chance.randrange(5)
+        flag, kind = self.chance.random() < 0.5, self.chance.randrange(7)
         if kind == 0:
             exclude = ["w0"] if flag else ["w0", "w1", "w2"]
             self.do("samples.start_turn", pb.StartTurnRequest(exclude=exclude, **self.named()))
@@ -156,6 +163,10 @@ class Clients:
             self.do("samples.release_environment", pb.ReleaseEnvironmentRequest(failed=flag, **self.named()))
         elif kind == 3:
             self.do("samples.finish_sample", pb.FinishSampleRequest(withdrawn=flag, **self.named()))
+        elif kind == 4:
+            self.do("samples.release_resident", pb.ReleaseResidentRequest(failed=flag, **self.named()))
+        elif kind == 5:
+            await self.wait("waits.acquire_resident", pb.AcquireResidentRequest(**self.named()))
         else:
             await self.wait("waits.acquire_environment", pb.AcquireEnvironmentRequest(**self.named()))
 
@@ -242,6 +253,20 @@ class Clients:
         assert coordinator.admitted == c_s or coordinator.waiting == 0
         assert coordinator.environment_running <= c_e
         assert coordinator.environment_running == c_e or coordinator.environment_queued == 0
+        self.check_resident_slots(batch)
+
+    def check_resident_slots(self, batch: Batch) -> None:
+        """At most C_R are held, by admitted samples, and nobody waits beside a free one."""
+        coordinator, c_r = batch.coordinator, batch.options.resident_concurrency or 99
+        held = [record for record in batch.in_order if record.resident_since is not None]
+        queued = [record for record in batch.in_order if batch.state(record) == "resident_queued"]
+        assert coordinator.resident == len(held) <= c_r
+        assert coordinator.resident_queued == len(queued)
+        assert len(held) == c_r or not queued
+        for record in held:
+            assert record.holder is not None
+            assert batch.state(record) in ("admitted", "inference", "queued", "environment")
+            assert coordinator.times(record.name).resident_started_at == record.resident_since
 
     def check_counts(self, batch: Batch) -> None:
         states = Counter(batch.state(record) for record in batch.in_order)
@@ -251,7 +276,7 @@ class Clients:
         held = [record for session in batch.sessions.values() for record in session.held.values()]
         assert len(set(map(id, held))) == len(held)  # no sample is held twice
         assert len(held) == sum(record.holder is not None for record in batch.in_order)
-        alive = sum(states[state] for state in ("waiting", "admitted", "inference", "queued", "environment"))
+        alive = sum(states[state] for state in ALIVE)
         assert len(held) == alive
 
     def check_waits(self, batch: Batch) -> None:
@@ -261,7 +286,7 @@ class Clients:
             assert not batch.complete
         for record in batch.in_order:
             wait = waits._by_sample.get((batch.key, record.name))
-            assert (wait is not None) == (batch.state(record) in ("waiting", "queued"))
+            assert (wait is not None) == (batch.state(record) in ("waiting", "queued", "resident_queued"))
             assert wait is None or wait.calls or self.restarted
 
     def check_in_flight(self) -> None:

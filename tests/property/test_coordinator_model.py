@@ -21,11 +21,18 @@ CHANGES = {  # step: from which states, to which
     "finish_environment": ({"environment"}, "admitted"),
     "cancel_environment": ({"queued", "environment"}, "admitted"),
     "finish": ({"admitted"}, "finished"),
-    "withdraw": ({"waiting", "admitted", "inference", "queued", "environment", "returned"}, "withdrawn"),
-    "put_back": ({"waiting", "admitted", "inference", "queued", "environment"}, "returned"),
+    "withdraw": (
+        {"waiting", "admitted", "inference", "queued", "environment", "resident_queued", "returned"},
+        "withdrawn",
+    ),
+    "put_back": (
+        {"waiting", "admitted", "inference", "queued", "environment", "resident_queued"},
+        "returned",
+    ),
 }
+RESIDENT_STEPS = ("request_resident", "finish_resident", "cancel_resident")
 ARRIVAL_BAND_S = 1e-6  # under FCFS
-IN_SLOT = {"admitted", "inference", "queued", "environment"}
+IN_SLOT = {"admitted", "inference", "queued", "environment", "resident_queued"}
 
 
 @dataclass
@@ -43,20 +50,40 @@ class Modelled:
     queued: list[float] = field(default_factory=list)
     jobs: list[float] = field(default_factory=list)
     stages: int = 0
+    resident_since: float | None = None  # when the slot was granted that is held now
+    resident_waits: list[float] = field(default_factory=list)
+    resident_times: list[float] = field(default_factory=list)
 
 
 class CoordinatorMachine(RuleBasedStateMachine):
     @initialize(
         samples=st.integers(1, 4),
         environments=st.none() | st.integers(1, 3),
+        residents=st.none() | st.integers(1, 3),
         policy=st.sampled_from(["caas", "fcfs"]),
         band=st.sampled_from([0.5, 7.0, 1000.0]),
         bucket=st.sampled_from([0.25, 3.0]),
     )
-    def begin(self, samples: int, environments: int | None, policy: Any, band: float, bucket: float) -> None:
+    def begin(
+        self,
+        samples: int,
+        environments: int | None,
+        residents: int | None,
+        policy: Any,
+        band: float,
+        bucket: float,
+    ) -> None:
         self.batch = Coordinator(
-            samples, environments, environment_policy=policy, band_s=band, bucket_s=bucket
+            samples,
+            environments,
+            environment_policy=policy,
+            band_s=band,
+            bucket_s=bucket,
+            resident_concurrency=residents,
         )
+        self.c_r = residents if residents is not None else 10**9
+        self.resident_queue: list[tuple[float, int, str]] = []  # arrival, order of entry, name
+        self.entries = 0
         self.c_s = samples
         self.c_e = environments if environments is not None else 10**9
         self.caas = policy == "caas"
@@ -142,6 +169,69 @@ class CoordinatorMachine(RuleBasedStateMachine):
             sample.queued.append(self.now - sample.since)
             sample.since = self.now
 
+    @rule()
+    def grant_residents(self) -> None:
+        free = self.c_r - self.residents()
+        expected = [name for _, _, name in sorted(self.resident_queue)[:free]]
+        assert self.batch.grant_residents(self.now) == expected
+        self.last = self.now
+        for name in expected:
+            sample = self.samples[name]
+            sample.state = "admitted"
+            sample.resident_waits.append(self.now - sample.since)
+            sample.resident_since = self.now
+            self.leave_resident_queue(name)
+
+    def residents(self) -> int:
+        return sum(sample.resident_since is not None for sample in self.samples.values())
+
+    def leave_resident_queue(self, name: str) -> None:
+        self.resident_queue = [entry for entry in self.resident_queue if entry[2] != name]
+
+    @precondition(lambda self: self.samples)
+    @rule(data=st.data(), step=st.sampled_from(RESIDENT_STEPS), earlier=st.none() | st.floats(0, 60))
+    def take_resident(self, data: st.DataObject, step: str, earlier: float | None) -> None:
+        name = data.draw(st.sampled_from(sorted(self.samples)))
+        sample = self.samples[name]
+        between, holds = sample.state == "admitted", sample.resident_since is not None
+        allowed = {
+            "request_resident": between and not holds,
+            "finish_resident": between and holds,
+            "cancel_resident": holds or sample.state == "resident_queued",
+        }[step]
+        if not allowed:
+            with pytest.raises(TransitionError):
+                getattr(self.batch, step)(name, self.now)
+            return
+        if step == "request_resident":
+            assert sample.admitted is not None
+            since = self.now
+            if earlier is None:
+                self.batch.request_resident(name, self.now)
+            else:
+                with pytest.raises(ValueError, match="since must be"):
+                    self.batch.request_resident(name, self.now, math.nextafter(sample.admitted, -math.inf))
+                since = max(self.now - earlier, sample.admitted)
+                self.batch.request_resident(name, self.now, since)
+            sample.state, sample.since = "resident_queued", since
+            self.entries += 1
+            arrival = math.floor((since - self.begun) / ARRIVAL_BAND_S)
+            self.resident_queue.append((arrival, self.entries, name))
+        else:
+            getattr(self.batch, step)(name, self.now)
+            self.end_residency(name)
+        self.last = self.now
+
+    def end_residency(self, name: str) -> None:
+        sample = self.samples[name]
+        if sample.state == "resident_queued":
+            sample.resident_waits.append(self.now - sample.since)
+            self.leave_resident_queue(name)
+            sample.state = "admitted"
+        elif sample.resident_since is not None:
+            sample.resident_times.append(self.now - sample.resident_since)
+            sample.resident_since = None
+
     @precondition(lambda self: self.samples)
     @rule(data=st.data(), step=st.sampled_from(sorted(CHANGES)))
     def step(self, data: st.DataObject, step: str) -> None:
@@ -189,6 +279,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
         elif sample.state == "environment":
             sample.jobs.append(spent)
             sample.stages += step == "finish_environment"
+        if target in ("finished", "withdrawn", "returned"):
+            self.end_residency(name)
         sample.state = target
         sample.since = since
         if target in ("finished", "withdrawn"):
@@ -211,6 +303,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
         assert batch.admitted == self.count(IN_SLOT) <= self.c_s
         assert batch.environment_queued == self.count({"queued"}) == len(self.queue)
         assert batch.environment_running == self.count({"environment"}) <= self.c_e
+        assert batch.resident_queued == self.count({"resident_queued"}) == len(self.resident_queue)
+        assert batch.resident == self.residents() <= self.c_r
         assert batch.finished == self.count({"finished"})
         assert batch.withdrawn == self.count({"withdrawn"})
         assert batch.returned == self.count({"returned"})
@@ -229,6 +323,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
             assert times.failed_inference_s == sum(sample.failed_turns)
             assert times.environment_queue_s == sum(sample.queued)
             assert times.environment_s == sum(sample.jobs)
+            assert times.resident == (sample.resident_since is not None)
+            assert times.resident_wait_s == sum(sample.resident_waits)
+            assert times.resident_s == sum(sample.resident_times)
 
     def teardown(self) -> None:
         if not hasattr(self, "batch"):
@@ -238,10 +335,13 @@ class CoordinatorMachine(RuleBasedStateMachine):
                 self.take(name, "withdraw")
         assert self.batch.waiting == self.batch.admitted == self.batch.returned == 0
         assert self.batch.environment_queued == self.batch.environment_running == 0
+        assert self.batch.resident_queued == self.batch.resident == 0
         summary = self.batch.summary()
         assert summary.turns == sum(len(sample.turns) for sample in self.samples.values())
         assert summary.readmissions == sum(max(s.admissions - 1, 0) for s in self.samples.values())
         assert summary.environment_s == sum(sum(sample.jobs) for sample in self.samples.values())
+        assert summary.resident_s == sum(sum(sample.resident_times) for sample in self.samples.values())
+        assert summary.resident_wait_s == sum(sum(sample.resident_waits) for sample in self.samples.values())
 
 
 TestCoordinator = CoordinatorMachine.TestCase

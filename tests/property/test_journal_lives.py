@@ -32,7 +32,7 @@ from coresched.v1 import router_pb2
 
 SAMPLES = [f"s{n}" for n in range(7)]
 OPTIONS = {
-    "a": pb.BatchOptions(sample_concurrency=4, environment_concurrency=1),
+    "a": pb.BatchOptions(sample_concurrency=4, environment_concurrency=1, resident_concurrency=1),
     "b": pb.BatchOptions(sample_concurrency=2, environment_policy=pb.ENVIRONMENT_POLICY_FCFS),
 }
 
@@ -63,6 +63,7 @@ def image(state: ServiceState) -> dict[str, Any]:
                 record.holder.name if record.holder else None,
                 [getattr(record, name) for name in ("open", "asked", "since", "begun", "worker", "max_s")],
                 [getattr(record, name) for name in ("waited_s", "spent_s", "expired_s", "dropped")],
+                (record.resident_since, record.resident_spent_s),
             )
         first = batch.open.first()
         found[f"first open {key}"] = first and first.name
@@ -174,6 +175,8 @@ class Life:
             if self._chance.random() < 0.5:
                 del of["sample"]
             self._go_on(waits.await_admission(pb.AwaitAdmissionRequest(**of)))
+        elif self._chance.random() < 0.25:
+            self._go_on(waits.acquire_resident(pb.AcquireResidentRequest(**of)))
         else:
             max_s = self._chance.choice([None, 5.0])
             self._go_on(waits.acquire_environment(pb.AcquireEnvironmentRequest(**of, max_s=max_s)))
@@ -192,7 +195,9 @@ class Life:
             samples.start_turn(pb.StartTurnRequest(**of))
         elif chance < 0.7:
             samples.finish_turn(pb.FinishTurnRequest(**of, failed=failed))
-        elif chance < 0.9:
+        elif chance < 0.8:
+            samples.release_resident(pb.ReleaseResidentRequest(**of, failed=failed))
+        elif chance < 0.93:
             samples.release_environment(pb.ReleaseEnvironmentRequest(**of, failed=failed))
         else:
             samples.finish_sample(pb.FinishSampleRequest(**of, withdrawn=failed))
@@ -251,7 +256,7 @@ def test_recovery_is_the_live_state(chance: Random, steps: list[int]) -> None:
 
 
 def test_the_random_calls_lead_everywhere() -> None:
-    found = [image for seed in range(4) for image in asyncio.run(lives(Random(seed), [50] * 8))]
+    found = [image for seed in range(6) for image in asyncio.run(lives(Random(seed), [50] * 8))]
     kinds = Counter(key.split()[0] for image in found for key in image)
     assert kinds["batch"] > 10
     assert kinds["answer"] > 400

@@ -25,6 +25,9 @@ Work = Callable[[], Coroutine[Any, Any, object]]
 CLEANUP_S = 5.0
 """Seconds that a block which raised, or was cancelled, waits for the service to know."""
 
+HEARD_S = 0.02
+"""Seconds until the service should have heard what was sent before."""
+
 
 class Link:
     """One channel to the service, for one event loop."""

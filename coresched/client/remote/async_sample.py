@@ -15,15 +15,13 @@ from coresched.client.errors import (
     SampleTakenError,
     ServiceError,
 )
-from coresched.client.remote.async_link import CLEANUP_S, Link, Wait, Work
+from coresched.client.remote.async_link import CLEANUP_S, HEARD_S, Link, Wait, Work
+from coresched.client.remote.async_resident import Resident
 from coresched.client.remote.records import ENDED
 from coresched.client.remote.session import Steps, new_id
 from coresched.client.turn import TurnFace, checked_exclude
 from coresched.core.checks import check_positive
 from coresched.v1 import batches_pb2 as pb
-
-HEARD_S = 0.02
-"""Seconds until the service should have heard what was sent before."""
 
 
 class Sample:
@@ -52,6 +50,13 @@ class Sample:
         and leaving the block raises LeaseExpiredError unless the block raised.
         """
         return Environment(self, None if max_s is None else check_positive(max_s, "max_s"))
+
+    def resident(self) -> Resident:
+        """A resident slot, for a sandbox that lives as long as the block; entering it (`async with`) waits.
+
+        Between stages, one at a time: TransitionError while a stage is open or such a slot is held.
+        """
+        return Resident(self)
 
     async def __aenter__(self) -> Sample:
         check_loop(self.link.loop)
@@ -155,8 +160,8 @@ class Sample:
         """What the request of every stage names."""
         return {"request_id": new_id(), "session": self.link.session.name, "sample": self.id}
 
-    def wait(self, method: Any, request: Any) -> Wait:
-        self._wait = Wait(self.link, method, request, self.steps().went)
+    def wait(self, method: Any, request: Any, *, keep: bool = False) -> Wait:
+        self._wait = Wait(self.link, method, request, self.steps().went, keep=keep)
         return self._wait
 
     async def settled(self) -> None:

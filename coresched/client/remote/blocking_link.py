@@ -22,6 +22,9 @@ from coresched.v1.batches_pb2_grpc import BatchesStub
 CLEANUP_S = 5.0
 """Seconds that a block which raised waits for the service to know."""
 
+HEARD_S = 0.02
+"""Seconds until the service should have heard what was sent before."""
+
 
 class BlockingLink:
     """One channel to the service, for any threads of one process."""
@@ -150,6 +153,14 @@ class BlockingWait:
         self._woken.set()
         if self._call is not None:
             self._call.cancel()
+
+    @property
+    def refused(self) -> bool:
+        """Whether it has ended without what it waited for."""
+        if self._given_up or self._failure is not None:
+            return True
+        call = self._call
+        return call is not None and call.done() and (call.cancelled() or call.exception() is not None)
 
     def reply(self) -> Any:
         """Waits. An exception in the wait, such as KeyboardInterrupt, leaves the call under way."""

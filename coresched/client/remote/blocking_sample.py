@@ -14,7 +14,8 @@ from coresched.client.errors import (
     SampleTakenError,
     ServiceError,
 )
-from coresched.client.remote.blocking_link import BlockingLink, BlockingWait
+from coresched.client.remote.blocking_link import HEARD_S, BlockingLink, BlockingWait
+from coresched.client.remote.blocking_resident import Resident
 from coresched.client.remote.records import ENDED
 from coresched.client.remote.session import Steps, new_id
 from coresched.client.turn import TurnFace, checked_exclude
@@ -47,6 +48,13 @@ class Sample:
         and leaving the block raises LeaseExpiredError unless the block raised.
         """
         return Environment(self, None if max_s is None else check_positive(max_s, "max_s"))
+
+    def resident(self) -> Resident:
+        """A resident slot, for a sandbox that lives as long as the block; entering it (`with`) waits.
+
+        Between stages, one at a time: TransitionError while a stage is open or such a slot is held.
+        """
+        return Resident(self)
 
     def __enter__(self) -> Sample:
         session = self.link.session
@@ -236,7 +244,7 @@ class Environment:
                 state = link.submit([self._sample.id])[0]
                 if state not in (pb.SAMPLE_STATE_QUEUED, pb.SAMPLE_STATE_ENVIRONMENT):
                     return
-                time.sleep(0.02)
+                time.sleep(HEARD_S)
         except (ServiceError, BatchClosedError):
             pass
 

@@ -66,6 +66,7 @@ def checked(
     bucket_s: float,
     grace_s: float,
     keep_open: bool,
+    resident_concurrency: int | None,
 ) -> Asked:
     """The options, or the TypeError or ValueError that an embedded batch would raise for them."""
     name = check_label(batch, "batch")
@@ -75,6 +76,7 @@ def checked(
         environment_policy=environment_policy,
         band_s=band_s,
         bucket_s=bucket_s,
+        resident_concurrency=resident_concurrency,
     )
     if not isinstance(keep_open, bool):
         raise TypeError(
@@ -89,5 +91,6 @@ def checked(
         environment_policy=_POLICIES[environment_policy],
         band_s=band_s,
         bucket_s=bucket_s,
+        resident_concurrency=resident_concurrency,
     )
     return Asked(batch=name, options=options, grace_s=grace, keep_open=keep_open)

@@ -17,6 +17,7 @@ STATES: dict[int, State] = {
     pb.SAMPLE_STATE_ENVIRONMENT: "environment",
     pb.SAMPLE_STATE_FINISHED: "finished",
     pb.SAMPLE_STATE_WITHDRAWN: "withdrawn",
+    pb.SAMPLE_STATE_RESIDENT_QUEUED: "resident_queued",
 }
 
 ENDED: dict[int, Literal["finished", "withdrawn"]] = {
@@ -48,6 +49,10 @@ def summary(progress: pb.BatchProgress) -> BatchSummary:
         environment_queue_s=progress.environment_queue_s,
         environment_s=progress.environment_s,
         makespan_s=_given(progress, "makespan_s"),
+        resident_queued=progress.resident_queued,
+        resident=progress.resident,
+        resident_wait_s=progress.resident_wait_s,
+        resident_s=progress.resident_s,
     )
 
 
@@ -69,6 +74,11 @@ def times(report: pb.SampleReport) -> SampleTimes:
         environment_requested_at=_given(report, "environment_requested_at_s"),
         environment_started_at=_given(report, "environment_started_at_s"),
         environment_ended_at=_given(report, "environment_ended_at_s"),
+        resident_wait_s=report.resident_wait_s,
+        resident_s=report.resident_s,
+        resident_requested_at=_given(report, "resident_requested_at_s"),
+        resident_started_at=_given(report, "resident_started_at_s"),
+        resident_ended_at=_given(report, "resident_ended_at_s"),
     )
 
 

@@ -42,12 +42,13 @@ def new_id() -> str:
 class Steps:
     """Where one sample of this process stands. A step out of order is refused before anything is sent."""
 
-    __slots__ = ("_session", "name", "state")
+    __slots__ = ("_resident", "_session", "name", "state")
 
     def __init__(self, session: Session, name: str, state: State) -> None:
         self._session = session
         self.name = name
         self.state: State = state
+        self._resident = False
 
     @property
     def ended(self) -> bool:
@@ -68,6 +69,28 @@ class Steps:
                 return False
             self.state = to
             return True
+
+    def ask_resident(self) -> None:
+        """The wait for a resident slot begins. Raises as `take`, and TransitionError if it holds one."""
+        with self._session.lock:
+            if self._resident:
+                self._session.check()
+                raise TransitionError(self.name, self.state, "request_resident")
+            self.take("admitted", "resident_queued", "request_resident")
+
+    def housed(self) -> bool:
+        """The wait ended with the slot; False if another state was reached meanwhile."""
+        with self._session.lock:
+            self._resident = self.move("resident_queued", "admitted")
+            return self._resident
+
+    def unhoused(self, failed: bool) -> TransitionError | None:
+        """The resident slot is given back; the error if that did not fail and a stage is still open."""
+        with self._session.lock:
+            self._resident = False
+            if failed or self.state == "admitted":
+                return None
+            return TransitionError(self.name, self.state, "finish_resident")
 
     def end(self, failed: bool) -> TransitionError | None:
         """The sample ends; the error if it should have finished and a stage is still open."""

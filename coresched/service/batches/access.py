@@ -76,6 +76,29 @@ class Access:
     def between_stages(self, session: Session, name: str) -> SampleRecord:
         return self.in_state(session, name, "admitted")
 
+    def without_resident_slot(self, session: Session, name: str) -> SampleRecord:
+        """A sample between stages that may ask for a resident slot. Refused as `in_state` is."""
+        record = self.between_stages(session, name)
+        if record.resident_since is not None:
+            raise RefusedError(
+                StatusCode.FAILED_PRECONDITION,
+                "sample",
+                f"sample {shown(name)} holds a resident slot already",
+            )
+        return record
+
+    def with_resident_slot(self, session: Session, name: str, *, in_any_stage: bool) -> SampleRecord:
+        """A sample that holds a resident slot or, if it may be in any stage, waits for it. As `held` else."""
+        record = self.held(session, name)
+        state = session.batch.coordinator.state(name)
+        if record.resident_since is None and not (in_any_stage and state == "resident_queued"):
+            raise RefusedError(
+                StatusCode.FAILED_PRECONDITION,
+                "sample",
+                f"sample {shown(name)} must hold a resident slot, it has none and is {IN_WORDS[state]}",
+            )
+        return record if in_any_stage else self.between_stages(session, name)
+
     def in_state(self, session: Session, name: str, needed: State) -> SampleRecord:
         """A sample that the session holds, in this state. Refused as `held` is, in other states too."""
         record = self.held(session, name)

@@ -29,6 +29,8 @@ class Totals:
     failed_inference_s: float = 0.0
     environment_queue_s: float = 0.0
     environment_s: float = 0.0
+    resident_wait_s: float = 0.0
+    resident_s: float = 0.0
     first_admission_at: float | None = None
     last_completion_at: float | None = None
 
@@ -51,6 +53,7 @@ class Batch:
             environment_policy=self.options.policy,
             band_s=self.options.band_s,
             bucket_s=self.options.bucket_s,
+            resident_concurrency=self.options.resident_concurrency,
         )
         self.samples: dict[str, SampleRecord] = {}
         self.in_order: list[SampleRecord] = []
@@ -176,6 +179,35 @@ class Batch:
         record.asked = None
         record.max_s = None
 
+    def request_resident(self, record: SampleRecord, asked: Asked, since: float, now: float) -> None:
+        self.coordinator.request_resident(record.name, now, since)
+        record.since = since
+        record.begun = True
+        record.asked = asked
+        record.dropped = None
+
+    def end_resident(
+        self,
+        record: SampleRecord,
+        how: Literal["completed", "failed", "dropped"],
+        now: float,
+        effects: Effects,
+    ) -> None:
+        if how == "dropped":
+            self.coordinator.cancel_resident(record.name, now)
+            self.totals.resident_wait_s += now - record.since
+            record.resident_spent_s = 0.0
+            if record.asked is not None:
+                record.dropped = Dropped(record.asked, record.since)
+            record.asked = None
+            effects.waits_ended.append(record)
+            return
+        if how == "completed":
+            self.coordinator.finish_resident(record.name, now)
+        else:
+            self.coordinator.cancel_resident(record.name, now)
+        self._unhouse(record, now)
+
     def end_sample(self, record: SampleRecord, withdrawn: bool, now: float, effects: Effects) -> None:
         if withdrawn:
             self._cut(record, now, effects)
@@ -183,6 +215,7 @@ class Batch:
         else:
             self.coordinator.finish(record.name, now)
             self.totals.last_completion_at = now
+            self._unhouse(record, now)
         self._let_go(record)
 
     def join(self, session: Session) -> None:
@@ -233,6 +266,13 @@ class Batch:
             totals.environment_queue_s += record.waited_s
             effects.granted.append((record, record.asked))
             record.asked = None
+        for name in self.coordinator.grant_residents(now):
+            record = self.samples[name]
+            record.waited_s = now - record.since
+            record.resident_since = now
+            totals.resident_wait_s += record.waited_s
+            effects.housed.append((record, record.asked))
+            record.asked = None
 
     def _cut(self, record: SampleRecord, now: float, effects: Effects) -> None:
         """Account for the stage or wait that ends because the sample does."""
@@ -251,6 +291,17 @@ class Batch:
             effects.waits_ended.append(record)
         elif state == "environment":
             self.totals.environment_s += spent
+        elif state == "resident_queued":
+            self.totals.resident_wait_s += spent
+            effects.waits_ended.append(record)
+        self._unhouse(record, now)
+
+    def _unhouse(self, record: SampleRecord, now: float) -> None:
+        """Account for the resident slot, if there is one, that is given back."""
+        if record.resident_since is not None:
+            record.resident_spent_s = now - record.resident_since
+            record.resident_since = None
+            self.totals.resident_s += record.resident_spent_s
 
     def _let_go(self, record: SampleRecord) -> None:
         self.chains.let_go(record)

@@ -20,6 +20,8 @@ class Effects:
     """Samples whose wait for admission ended with it, and the calls that get the answers."""
     granted: list[tuple[SampleRecord, Asked | None]] = field(default_factory=list)
     """The same for environment slots."""
+    housed: list[tuple[SampleRecord, Asked | None]] = field(default_factory=list)
+    """The same for resident slots."""
     turns_ended: list[SampleRecord] = field(default_factory=list)
     """Samples whose inference turn ended, in whatever way."""
     waits_ended: list[SampleRecord] = field(default_factory=list)
@@ -34,4 +36,4 @@ class Effects:
     forgotten: list[int] = field(default_factory=list)
     """Keys of batches that were closed and are not known any more."""
     answers: list[tuple[SampleRecord, Message]] = field(default_factory=list)
-    """What the waits of admitted and granted are answered with."""
+    """What the waits of admitted, granted and housed are answered with."""

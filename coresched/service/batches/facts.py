@@ -35,6 +35,8 @@ class BatchOpened(Fact, frozen=True, kw_only=True):
     policy: Policy
     band_s: float
     bucket_s: float
+    resident_concurrency: int | None = None
+    """Not in journals written before there were resident slots."""
 
 
 class SessionOpened(Fact, frozen=True, kw_only=True):
@@ -103,6 +105,22 @@ class EnvironmentEnded(Fact, frozen=True, kw_only=True):
     how: Literal["completed", "failed", "dropped", "expired"]
 
 
+class ResidentRequested(Fact, frozen=True, kw_only=True):
+    """`since` as in EnvironmentRequested."""
+
+    key: int
+    sample: str
+    since: float
+
+
+class ResidentEnded(Fact, frozen=True, kw_only=True):
+    """`how`: completed or failed by its session, or dropped while it waited."""
+
+    key: int
+    sample: str
+    how: Literal["completed", "failed", "dropped"]
+
+
 class SampleEnded(Fact, frozen=True, kw_only=True):
     key: int
     sample: str
@@ -159,6 +177,8 @@ BatchFact = (
     | TurnFinished
     | EnvironmentRequested
     | EnvironmentEnded
+    | ResidentRequested
+    | ResidentEnded
     | SampleEnded
     | SessionEnded
     | BatchClosed

@@ -44,6 +44,8 @@ class Ledger:
             facts.TurnFinished: self._turn_finished,
             facts.EnvironmentRequested: self._environment_requested,
             facts.EnvironmentEnded: self._environment_ended,
+            facts.ResidentRequested: self._resident_requested,
+            facts.ResidentEnded: self._resident_ended,
             facts.SampleEnded: self._sample_ended,
             facts.SessionEnded: self._session_ended,
             facts.BatchClosed: self._batch_closed,
@@ -126,6 +128,13 @@ class Ledger:
 
     def _environment_ended(self, fact: facts.EnvironmentEnded, batch: Batch, effects: Effects) -> None:
         batch.end_environment(batch.samples[fact.sample], fact.how, fact.at, effects)
+
+    def _resident_requested(self, fact: facts.ResidentRequested, batch: Batch, effects: Effects) -> None:
+        asked = Asked(fact.request_id, fact.digest)
+        batch.request_resident(batch.samples[fact.sample], asked, fact.since, fact.at)
+
+    def _resident_ended(self, fact: facts.ResidentEnded, batch: Batch, effects: Effects) -> None:
+        batch.end_resident(batch.samples[fact.sample], fact.how, fact.at, effects)
 
     def _sample_ended(self, fact: facts.SampleEnded, batch: Batch, effects: Effects) -> None:
         batch.end_sample(batch.samples[fact.sample], fact.withdrawn, fact.at, effects)

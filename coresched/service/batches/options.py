@@ -22,23 +22,26 @@ _NARROWEST_S = 1e-9  # the times of any run are a finite number of these
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """C_S; C_E or None for no cap; the policy of the environment queue, with B and D_I in seconds."""
+    """C_S; C_E or None for no cap; the environment queue's policy, with B and D_I in seconds; C_R or None."""
 
     sample_concurrency: int
     environment_concurrency: int | None
     policy: Policy
     band_s: float
     bucket_s: float
+    resident_concurrency: int | None
 
     @classmethod
     def asked(cls, options: pb.BatchOptions) -> Options:
         """The options of a call. Raises RefusedError, INVALID_ARGUMENT, for a number out of range."""
-        environments = None
+        environments = residents = None
         band_s, bucket_s = 30.0, 1.0
         try:
             check_count(options.sample_concurrency, "sample_concurrency", 1)
             if options.HasField("environment_concurrency"):
                 environments = check_count(options.environment_concurrency, "environment_concurrency", 1)
+            if options.HasField("resident_concurrency"):
+                residents = check_count(options.resident_concurrency, "resident_concurrency", 1)
             if options.HasField("band_s"):
                 band_s = check_positive(options.band_s, "band_s")
             if options.HasField("bucket_s"):
@@ -59,12 +62,17 @@ class Options:
                 "environment_policy",
                 f"environment_policy must be 1 (CAAS) or 2 (FCFS), got {options.environment_policy}",
             )
-        return cls(options.sample_concurrency, environments, policy, band_s, bucket_s)
+        return cls(options.sample_concurrency, environments, policy, band_s, bucket_s, residents)
 
     @classmethod
     def of(cls, fact: BatchOpened) -> Options:
         return cls(
-            fact.sample_concurrency, fact.environment_concurrency, fact.policy, fact.band_s, fact.bucket_s
+            fact.sample_concurrency,
+            fact.environment_concurrency,
+            fact.policy,
+            fact.band_s,
+            fact.bucket_s,
+            fact.resident_concurrency,
         )
 
     def difference(self, other: Options) -> str:
@@ -82,4 +90,5 @@ class Options:
             environment_policy=_MESSAGES[self.policy],
             band_s=self.band_s,
             bucket_s=self.bucket_s,
+            resident_concurrency=self.resident_concurrency,
         )

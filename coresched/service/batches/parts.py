@@ -94,7 +94,7 @@ class Parts:
                     self.flights.restore(session, record)
                 elif state == "environment":
                     self.expiry.watch_slot(session.batch.key, record)
-                elif state in ("waiting", "queued") and record.asked is not None:
+                elif state in ("waiting", "queued", "resident_queued") and record.asked is not None:
                     self.expiry.watch_wait(self.waits.begin(record.asked, session, record))
 
     def give_up(self, wait: Wait) -> None:
@@ -110,4 +110,8 @@ class Parts:
         elif state == "queued":
             self.recorder.record(
                 facts.EnvironmentEnded(at=now, key=batch.key, sample=wait.sample, how="dropped")
+            )
+        elif state == "resident_queued":
+            self.recorder.record(
+                facts.ResidentEnded(at=now, key=batch.key, sample=wait.sample, how="dropped")
             )

@@ -66,6 +66,10 @@ class Recorder:
             granted = replies.grant(record)
             effects.answers.append((record, granted))
             self._keep(asked, granted, effects)
+        for record, asked in effects.housed:
+            housed = replies.house(record)
+            effects.answers.append((record, housed))
+            self._keep(asked, housed, effects)
         if effects.forgotten:
             self._log.forget(effects.forgotten)
         return answer

@@ -36,6 +36,11 @@ def grant(record: SampleRecord) -> pb.AcquireEnvironmentResponse:
     return pb.AcquireEnvironmentResponse(queue_s=record.waited_s)
 
 
+def house(record: SampleRecord) -> pb.AcquireResidentResponse:
+    """Of a wait that ended with the resident slot."""
+    return pb.AcquireResidentResponse(queue_s=record.waited_s)
+
+
 def reply(fact: BatchFact, effects: Effects) -> Message | None:
     """The answer to the call that caused the fact; None for a wait, which is answered when it ends."""
     build = _REPLIES.get(type(fact))
@@ -74,6 +79,12 @@ def _environment_ended(fact: facts.EnvironmentEnded, effects: Effects) -> Messag
     return pb.ReleaseEnvironmentResponse(environment_s=spent_s, expired=effects.told_expired)
 
 
+def _resident_ended(fact: facts.ResidentEnded, effects: Effects) -> Message | None:
+    if not fact.request_id:  # of a wait whose call is gone
+        return None
+    return pb.ReleaseResidentResponse(resident_s=effects.batch.samples[fact.sample].resident_spent_s)
+
+
 def _sample_ended(fact: facts.SampleEnded, effects: Effects) -> Message:
     return _SAMPLE_ENDED
 
@@ -92,6 +103,7 @@ _REPLIES: dict[type, Callable[[Any, Effects], Message | None]] = {
     facts.TurnStarted: _turn_started,
     facts.TurnFinished: _turn_finished,
     facts.EnvironmentEnded: _environment_ended,
+    facts.ResidentEnded: _resident_ended,
     facts.SampleEnded: _sample_ended,
     facts.SessionEnded: _session_ended,
     facts.BatchClosed: _batch_closed,

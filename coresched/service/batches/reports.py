@@ -16,6 +16,7 @@ STATES: dict[State, pb.SampleState] = {
     "environment": pb.SAMPLE_STATE_ENVIRONMENT,
     "finished": pb.SAMPLE_STATE_FINISHED,
     "withdrawn": pb.SAMPLE_STATE_WITHDRAWN,
+    "resident_queued": pb.SAMPLE_STATE_RESIDENT_QUEUED,
 }
 
 
@@ -53,6 +54,10 @@ def progress(batch: Batch, now: float) -> pb.BatchProgress:
         admitted_by_turns=chains.by_depth,
         oldest_environment_wait_s=None if oldest is None else now - oldest,
         abandoned_s=None if abandoned_at is None else now - abandoned_at,
+        resident_queued=coordinator.resident_queued,
+        resident=coordinator.resident,
+        resident_wait_s=totals.resident_wait_s,
+        resident_s=totals.resident_s,
     )
 
 
@@ -90,4 +95,9 @@ def sample_report(batch: Batch, record: SampleRecord) -> pb.SampleReport:
         environment_requested_at_s=since_opening(times.environment_requested_at),
         environment_started_at_s=since_opening(times.environment_started_at),
         environment_ended_at_s=since_opening(times.environment_ended_at),
+        resident_wait_s=times.resident_wait_s,
+        resident_s=times.resident_s,
+        resident_requested_at_s=since_opening(times.resident_requested_at),
+        resident_started_at_s=since_opening(times.resident_started_at),
+        resident_ended_at_s=since_opening(times.resident_ended_at),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from grpc import StatusCode
 
 from coresched.service.batches import facts
@@ -29,6 +31,9 @@ class SampleCalls:
 
     def release_environment(self, call: pb.ReleaseEnvironmentRequest) -> pb.ReleaseEnvironmentResponse:
         return self._parts.once(call, self._release_environment, pb.ReleaseEnvironmentResponse)
+
+    def release_resident(self, call: pb.ReleaseResidentRequest) -> pb.ReleaseResidentResponse:
+        return self._parts.once(call, self._release_resident, pb.ReleaseResidentResponse)
 
     def finish_sample(self, call: pb.FinishSampleRequest) -> pb.FinishSampleResponse:
         return self._parts.once(call, self._finish_sample, pb.FinishSampleResponse)
@@ -109,6 +114,19 @@ class SampleCalls:
             key=session.batch.key,
             sample=call.sample,
             how="failed" if call.failed else "completed",
+        )
+
+    def _release_resident(self, call: pb.ReleaseResidentRequest, asked: Asked) -> facts.ResidentEnded:
+        session = self._access.session(call.session)
+        record = self._access.with_resident_slot(session, call.sample, in_any_stage=call.failed)
+        how: Literal["completed", "failed", "dropped"] = "failed" if call.failed else "completed"
+        return facts.ResidentEnded(
+            at=self._parts.clock.now(),
+            request_id=asked.request_id,
+            digest=asked.digest,
+            key=session.batch.key,
+            sample=call.sample,
+            how="dropped" if record.resident_since is None else how,
         )
 
     def _finish_sample(self, call: pb.FinishSampleRequest, asked: Asked) -> facts.SampleEnded:

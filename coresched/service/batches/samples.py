@@ -21,7 +21,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A wait for an environment slot that was given up; its call, sent again, is queued as of `since`."""
+    """A wait for a slot that was given up; its call, sent again, is queued as of `since`."""
 
     asked: Asked
     since: float
@@ -40,7 +40,7 @@ class SampleRecord:
     listed: bool = False
     """Whether its place is among the places that OpenSamples goes back to."""
     asked: Asked | None = None
-    """The call that waits for the admission or the environment slot."""
+    """The call that waits for the admission or a slot."""
     since: float = 0.0
     """When the present wait or stage began."""
     begun: bool = False
@@ -56,6 +56,10 @@ class SampleRecord:
     expired_s: float | None = None
     """How long a slot was held that returned at its maximum, until its session is told."""
     dropped: Dropped | None = None
+    resident_since: float | None = None
+    """When its resident slot was granted; None while it holds none."""
+    resident_spent_s: float = 0.0
+    """How long the last one was held that ended, in seconds."""
     turns: int | None = None
     """Turns completed since the admission; None while it is not admitted."""
 

@@ -87,6 +87,8 @@ class BatchesService:
                 "FinishTurn": durable(pb.FinishTurnRequest, samples.finish_turn),
                 "AcquireEnvironment": durable(pb.AcquireEnvironmentRequest, waits.acquire_environment),
                 "ReleaseEnvironment": durable(pb.ReleaseEnvironmentRequest, samples.release_environment),
+                "AcquireResident": durable(pb.AcquireResidentRequest, waits.acquire_resident),
+                "ReleaseResident": durable(pb.ReleaseResidentRequest, samples.release_resident),
                 "FinishSample": durable(pb.FinishSampleRequest, samples.finish_sample),
                 "LeaveBatch": durable(pb.LeaveBatchRequest, sessions.leave_batch),
                 "CloseBatch": durable(pb.CloseBatchRequest, sessions.close_batch),

@@ -78,6 +78,7 @@ class SessionCalls:
                 policy=options.policy,
                 band_s=options.band_s,
                 bucket_s=options.bucket_s,
+                resident_concurrency=options.resident_concurrency,
             )
         )
         return key

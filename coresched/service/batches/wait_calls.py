@@ -1,4 +1,4 @@
-"""The calls that wait: for the admission of a sample, and for an environment slot."""
+"""The calls that wait: for the admission of a sample, for an environment slot, for a resident slot."""
 
 from __future__ import annotations
 
@@ -57,6 +57,17 @@ class WaitCalls:
             answer = await parts.waits.attend(wait)
         return cast(pb.AcquireEnvironmentResponse, answer)
 
+    async def acquire_resident(self, call: pb.AcquireResidentRequest) -> pb.AcquireResidentResponse:
+        parts = self._parts
+        asked, answer = parts.answered(call)
+        if answer is None:
+            wait = parts.waits.find(current_tenant(), asked)
+            parts.waits.check_room(current_tenant())
+            if wait is None:
+                wait = self._begin_resident(call, asked)
+            answer = await parts.waits.attend(wait)
+        return cast(pb.AcquireResidentResponse, answer)
+
     def _begin_admission(self, call: pb.AwaitAdmissionRequest, asked: Asked) -> Wait | None:
         """The wait, which may have ended already; None if every sample of the batch has ended."""
         parts = self._parts
@@ -82,12 +93,8 @@ class WaitCalls:
             except ValueError as error:
                 refuse_argument("max_s", error)
         record = parts.access.between_stages(session, call.sample)
-        now = since = parts.clock.now()
-        dropped = record.dropped
-        if dropped is not None and dropped.asked.request_id == asked.request_id:
-            if dropped.asked.digest != asked.digest:
-                refuse_other_call(asked.request_id)
-            since = dropped.since
+        now = parts.clock.now()
+        since = _since(record, asked, now)
         wait = parts.waits.begin(asked, session, record)
         parts.recorder.record(
             facts.EnvironmentRequested(
@@ -98,6 +105,25 @@ class WaitCalls:
                 sample=record.name,
                 since=since,
                 max_s=max_s,
+            )
+        )
+        return wait
+
+    def _begin_resident(self, call: pb.AcquireResidentRequest, asked: Asked) -> Wait:
+        parts = self._parts
+        session = parts.access.session(call.session)
+        record = parts.access.without_resident_slot(session, call.sample)
+        now = parts.clock.now()
+        since = _since(record, asked, now)
+        wait = parts.waits.begin(asked, session, record)
+        parts.recorder.record(
+            facts.ResidentRequested(
+                at=now,
+                request_id=asked.request_id,
+                digest=asked.digest,
+                key=session.batch.key,
+                sample=record.name,
+                since=since,
             )
         )
         return wait
@@ -135,3 +161,16 @@ class WaitCalls:
                 waits.end(wait, _NONE_LEFT)
             else:
                 return
+
+
+def _since(record: SampleRecord, asked: Asked, now: float) -> float:
+    """When the wait for a slot began: earlier than now if this call was given up and is sent again.
+
+    Refused, INVALID_ARGUMENT: another call has its id.
+    """
+    dropped = record.dropped
+    if dropped is None or dropped.asked.request_id != asked.request_id:
+        return now
+    if dropped.asked.digest != asked.digest:
+        refuse_other_call(asked.request_id)
+    return dropped.since

@@ -1,4 +1,4 @@
-"""The calls that wait for an admission or an environment slot, and how each wait ends."""
+"""The calls that wait for an admission or a slot, and how each wait ends."""
 
 from __future__ import annotations
 

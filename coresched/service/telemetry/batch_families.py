@@ -38,6 +38,10 @@ def _families(batches: list[Batch], now: float) -> Iterator[Metric]:
     sessions = _gauge("sessions", "Sessions that live.")
     sample_slots = _gauge("sample_slots", "C_S, samples admitted and unfinished at a time.")
     environment_slots = _gauge("environment_slots", "C_E, environment stages at a time; none without a cap.")
+    resident_slots = _gauge(
+        "resident_slots", "C_R, samples with a resident slot at a time; none without a cap."
+    )
+    residents = _gauge("residents", "Samples that hold a resident slot, in whatever state.")
     oldest = _gauge("environment_oldest_wait_seconds", "Longest that a queued environment stage has waited.")
     by_turns = _gauge("admitted_by_turns", "Admitted samples by turns completed since admission.", "turns")
     elapsed = _gauge("elapsed_seconds", "Seconds since the batch was opened, until it was closed.")
@@ -50,6 +54,7 @@ def _families(batches: list[Batch], now: float) -> Iterator[Metric]:
         of = (batch.tenant, batch.name)
         now_at = progress(batch, now)
         between = now_at.admitted - now_at.inference - now_at.environment_queued - now_at.environment_running
+        between -= now_at.resident_queued
         for state, count in (
             ("open", now_at.open),
             ("waiting", now_at.waiting),
@@ -57,6 +62,7 @@ def _families(batches: list[Batch], now: float) -> Iterator[Metric]:
             ("inference", now_at.inference),
             ("queued", now_at.environment_queued),
             ("environment", now_at.environment_running),
+            ("resident_queued", now_at.resident_queued),
             ("finished", now_at.finished),
             ("withdrawn", now_at.withdrawn),
         ):
@@ -65,6 +71,9 @@ def _families(batches: list[Batch], now: float) -> Iterator[Metric]:
         sample_slots.add_metric(of, now_at.options.sample_concurrency)
         if now_at.options.HasField("environment_concurrency"):
             environment_slots.add_metric(of, now_at.options.environment_concurrency)
+        if now_at.options.HasField("resident_concurrency"):
+            resident_slots.add_metric(of, now_at.options.resident_concurrency)
+        residents.add_metric(of, now_at.resident)
         oldest.add_metric(of, now_at.oldest_environment_wait_s)
         for name, count in zip(DEPTHS, now_at.admitted_by_turns, strict=True):
             by_turns.add_metric((*of, name), count)
@@ -80,10 +89,12 @@ def _families(batches: list[Batch], now: float) -> Iterator[Metric]:
             ("failed_inference", now_at.failed_inference_s),
             ("environment_queue", now_at.environment_queue_s),
             ("environment", now_at.environment_s),
+            ("resident_wait", now_at.resident_wait_s),
+            ("resident", now_at.resident_s),
         ):
             seconds.add_metric((*of, spent), total)
     yield from (samples, sessions, sample_slots, environment_slots, oldest, by_turns, elapsed, makespan)
-    yield from (turns, stages, readmissions, seconds)
+    yield from (resident_slots, residents, turns, stages, readmissions, seconds)
 
 
 def _gauge(name: str, about: str, *labels: str) -> GaugeMetricFamily:

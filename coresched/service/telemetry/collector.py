@@ -75,12 +75,21 @@ def _latency_families(latencies: Latencies) -> Iterator[Metric]:
     yield _histogram(
         "coresched_environment_stage_seconds", "Completed environment stages.", latencies.environment_s
     )
+    yield _histogram(
+        "coresched_resident_wait_seconds", "Request to grant of a resident slot.", latencies.resident_wait_s
+    )
+    yield _histogram(
+        "coresched_resident_seconds", "Resident slots held by blocks that completed.", latencies.resident_s
+    )
     yield _counters("coresched_turns", "Inference turns by how they ended.", "outcome", latencies.turns)
     yield _counters(
         "coresched_environment_stages",
         "Environment stages by how they ended.",
         "outcome",
         latencies.environment_stages,
+    )
+    yield _counters(
+        "coresched_residents", "Resident slots by how they ended.", "outcome", latencies.residents
     )
     yield _counters("coresched_sessions_ended", "Sessions by how they ended.", "how", latencies.sessions)
 

@@ -71,16 +71,21 @@ def log_worker_fact(fact: WorkerFact) -> None:
 
 def _opened(fact: facts.BatchOpened, batch: Batch) -> None:
     environments = fact.environment_concurrency
+    residents = fact.resident_concurrency
     line = f"{_named(batch)} opened, sample concurrency {fact.sample_concurrency}, environment concurrency "
+    line += "without limit" if environments is None else str(environments)
+    if residents is not None:
+        line += f", resident concurrency {residents}"
     _info(
         batch,
         "batch_opened",
-        line + ("without limit" if environments is None else str(environments)),
+        line,
         sample_concurrency=fact.sample_concurrency,
         environment_concurrency=environments,
         environment_policy=fact.policy,
         band_s=fact.band_s,
         bucket_s=fact.bucket_s,
+        resident_concurrency=residents,
     )
 
 
@@ -111,6 +116,8 @@ def _closed(batch: Batch, now: float, *, abandoned: bool) -> None:
         failed_inference_s=end.failed_inference_s,
         environment_queue_s=end.environment_queue_s,
         environment_s=end.environment_s,
+        resident_wait_s=end.resident_wait_s,
+        resident_s=end.resident_s,
     )
 
 

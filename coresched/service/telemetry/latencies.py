@@ -30,6 +30,11 @@ class Latencies:
         """By how they ended; lost with their session or their sample."""
         self.environment_stages: Counter[str] = Counter(completed=0, failed=0, expired=0, dropped=0)
         """By how they ended; dropped while they were queued. Those lost with their sample are not there."""
+        self.resident_wait_s = Histogram(STAGE_S)
+        self.resident_s = Histogram(STAGE_S)
+        """Resident slots whose block completed."""
+        self.residents: Counter[str] = Counter(completed=0, failed=0, dropped=0)
+        """The same for resident slots."""
         self.sessions: Counter[str] = Counter(left=0, expired=0, closed=0)
         """By how they ended."""
 
@@ -41,6 +46,8 @@ class Latencies:
             group = depth(record.turns or 0)
             number, seconds = self.environment_wait_s_by_depth[group]
             self.environment_wait_s_by_depth[group] = (number + 1, seconds + record.waited_s)
+        for record, _ in effects.housed:
+            self.resident_wait_s.observe(record.waited_s)
         if isinstance(fact, facts.TurnFinished):
             self.turns["failed" if fact.failed else "completed"] += 1
             if not fact.failed:
@@ -51,6 +58,10 @@ class Latencies:
             self.environment_stages[fact.how] += 1
             if fact.how == "completed":
                 self.environment_s.observe(effects.batch.samples[fact.sample].spent_s)
+        elif isinstance(fact, facts.ResidentEnded):
+            self.residents[fact.how] += 1
+            if fact.how == "completed":
+                self.resident_s.observe(effects.batch.samples[fact.sample].resident_spent_s)
         elif effects.sessions_ended:
             self._sessions(fact, len(effects.sessions_ended))
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans: one for each sample, around its wait for admission, turns and environment stages."""
+"""OpenTelemetry spans: one for each sample, around its admission, turns, stages and resident slots."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ def configured_provider() -> TracerProvider | None:
 class _Sample:
     """The spans of one sample that have not ended."""
 
-    __slots__ = ("span", "stage")
+    __slots__ = ("resident", "span", "stage")
 
     def __init__(self, span: Span) -> None:
         self.span = span
         self.stage: Span | None = None
         """Its wait for admission, turn or environment stage."""
+        self.resident: Span | None = None
+        """Its resident slot and the wait for it, around turns and stages."""
 
 
 class SampleSpans:
@@ -70,6 +72,10 @@ class SampleSpans:
         elif isinstance(fact, facts.EnvironmentRequested):
             record = batch.samples[fact.sample]
             self._begin(batch, record, "environment", fact.since, {"coresched.turn": record.turns or 0})
+        elif isinstance(fact, facts.ResidentRequested):
+            self._house(batch, batch.samples[fact.sample], fact.since)
+        elif isinstance(fact, facts.ResidentEnded):
+            self._unhouse(self._sample(batch, batch.samples[fact.sample], fact.at), fact.at, fact.how)
         elif isinstance(fact, facts.TurnFinished):
             self._end(batch, batch.samples[fact.sample], fact.at, "failed" if fact.failed else "completed")
         elif isinstance(fact, facts.EnvironmentEnded) and not effects.told_expired:
@@ -79,8 +85,11 @@ class SampleSpans:
         for record, _ in effects.granted:
             stage = self._sample(batch, record, fact.at).stage
             if stage is not None:
-                stage.set_attribute("coresched.queue_s", record.waited_s)
-                stage.add_event("granted", timestamp=_ns(fact.at))
+                _granted(stage, record, fact.at)
+        for record, _ in effects.housed:
+            resident = self._sample(batch, record, fact.at).resident
+            if resident is not None:
+                _granted(resident, record, fact.at)
         if isinstance(fact, facts.SampleEnded | facts.SampleGivenBack):
             self._let_go(batch, batch.samples[fact.sample], fact.at)
         elif isinstance(fact, facts.SessionEnded | facts.BatchClosed):
@@ -133,16 +142,36 @@ class SampleSpans:
             sample.stage.end(_ns(at))
             sample.stage = None
 
+    def _house(self, batch: Batch, record: SampleRecord, since: float) -> None:
+        sample = self._sample(batch, record, since)
+        context = self._in_context(sample.span)
+        sample.resident = self._tracer.start_span("resident", context=context, start_time=_ns(since))
+
+    def _unhouse(self, sample: _Sample, at: float, outcome: str) -> None:
+        """End the span of the resident slot, if it was seen to begin."""
+        if sample.resident is not None:
+            sample.resident.set_attribute("coresched.outcome", outcome)
+            if outcome != "completed":
+                sample.resident.set_status(self._failed)
+            sample.resident.end(_ns(at))
+            sample.resident = None
+
     def _let_go(self, batch: Batch, record: SampleRecord, at: float) -> None:
         self._end(batch, record, at, "lost")
         sample = self._open[batch.key].pop(record.name)
         if not self._open[batch.key]:
             del self._open[batch.key]
         state = batch.state(record)
+        self._unhouse(sample, at, "completed" if state == "finished" else "lost")
         sample.span.set_attribute("coresched.outcome", state)
         if state != "finished":
             sample.span.set_status(self._failed)
         sample.span.end(_ns(at))
+
+
+def _granted(span: Span, record: SampleRecord, at: float) -> None:
+    span.set_attribute("coresched.queue_s", record.waited_s)
+    span.add_event("granted", timestamp=_ns(at))
 
 
 def _ns(at: float) -> int:

@@ -73,7 +73,7 @@ async def test_each_step_counts_once_however_often_connections_break(service: st
     proxy = Proxy(service)
 
     async def run(name: str) -> None:
-        async with batch.sample(name) as sample:
+        async with batch.sample(name) as sample, sample.resident():
             for _ in range(TURNS):
                 async with sample.inference():
                     await asyncio.sleep(0.01)
@@ -82,7 +82,11 @@ async def test_each_step_counts_once_however_often_connections_break(service: st
 
     async with proxy.listening():
         async with coresched.connect(
-            proxy.address, batch="broken", sample_concurrency=6, environment_concurrency=2
+            proxy.address,
+            batch="broken",
+            sample_concurrency=6,
+            environment_concurrency=2,
+            resident_concurrency=4,
         ) as batch:
             cutting = asyncio.ensure_future(cut_again_and_again(proxy))
             await asyncio.gather(*(run(f"s{n}") for n in range(SAMPLES)))

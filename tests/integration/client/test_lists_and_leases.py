@@ -60,7 +60,7 @@ async def test_a_slot_held_beyond_its_lease_goes_to_the_next(batches: Batches) -
 
 async def test_random_failures_and_cancellations_keep_the_limits_and_leak_nothing(batches: Batches) -> None:
     rng = random.Random(5)
-    inside = {"sample": 0, "environment": 0}
+    inside = {"sample": 0, "environment": 0, "resident": 0}
 
     async def enter(kind: str, most: int) -> None:
         inside[kind] += 1
@@ -75,16 +75,23 @@ async def test_random_failures_and_cancellations_keep_the_limits_and_leak_nothin
     async def run(name: str) -> None:
         async with batch.sample(name) as sample:
             await enter("sample", 4)
-            for _ in range(rng.randint(0, 3)):
+            for _ in range(rng.randint(0, 2)):
                 with suppress(OSError):
-                    async with sample.inference():
-                        if rng.random() < 0.1:
-                            raise OSError
-                with suppress(OSError):
-                    async with sample.environment():
-                        await enter("environment", 2)
+                    async with sample.resident():
+                        await enter("resident", 3)
+                        await stages(sample)
 
-    async with batches.make(sample_concurrency=4, environment_concurrency=2) as batch:
+    async def stages(sample: Any) -> None:
+        for _ in range(rng.randint(0, 2)):
+            with suppress(OSError):
+                async with sample.inference():
+                    if rng.random() < 0.1:
+                        raise OSError
+            with suppress(OSError):
+                async with sample.environment():
+                    await enter("environment", 2)
+
+    async with batches.make(sample_concurrency=4, environment_concurrency=2, resident_concurrency=3) as batch:
         tasks = [asyncio.ensure_future(run(f"s{n}")) for n in range(60)]
         for _ in range(20):
             await asyncio.sleep(0.005)
@@ -100,6 +107,7 @@ async def test_random_failures_and_cancellations_keep_the_limits_and_leak_nothin
                     break
                 await asyncio.sleep(0.01)
             held = totals.admitted + totals.environment_queued + totals.environment_running
+            held += totals.resident_queued + totals.resident
             assert (totals.waiting, held) == (0, 0)
 
         await asyncio.wait_for(all_ended(), 10)

@@ -24,6 +24,7 @@ def until(batch: Any, **counts: int) -> None:
 
 def nothing_held(totals: Any) -> bool:
     held = totals.waiting + totals.admitted + totals.environment_queued + totals.environment_running
+    held += totals.resident_queued + totals.resident
     return held == 0 and totals.finished + totals.withdrawn == totals.samples
 
 
@@ -39,13 +40,20 @@ def hold_environment(batch: Any, name: str, release: threading.Event, seen: list
         assert release.wait(10)
 
 
+def hold_resident(batch: Any, name: str, release: threading.Event, seen: list[str]) -> None:
+    with batch.sample(name) as sample, sample.resident():
+        seen.append(name)
+        assert release.wait(10)
+
+
 CONTENDED = pytest.mark.parametrize(
     ("holder", "options", "waiting"),
     [
         (hold, {"sample_concurrency": 1}, "waiting"),
         (hold_environment, {"sample_concurrency": 9, "environment_concurrency": 1}, "environment_queued"),
+        (hold_resident, {"sample_concurrency": 9, "resident_concurrency": 1}, "resident_queued"),
     ],
-    ids=["admission", "environment"],
+    ids=["admission", "environment", "resident"],
 )
 
 
@@ -91,7 +99,7 @@ def test_slots_are_given_in_order_one_at_a_time(
         assert nothing_held(batch.refresh().totals)
 
 
-@pytest.mark.parametrize("where", ["sample", "inference", "environment"])
+@pytest.mark.parametrize("where", ["sample", "inference", "environment", "resident"])
 def test_a_raising_body_frees_all_it_held(batches: Batches, where: str) -> None:
     def body() -> None:
         with batch.sample("a") as sample:
@@ -100,11 +108,13 @@ def test_a_raising_body_frees_all_it_held(batches: Batches, where: str) -> None:
                     raise ZeroDivisionError
             raise ZeroDivisionError
 
-    with batches.make_blocking(sample_concurrency=1, environment_concurrency=1) as batch:
+    with batches.make_blocking(
+        sample_concurrency=1, environment_concurrency=1, resident_concurrency=1
+    ) as batch:
         with pytest.raises(ZeroDivisionError):
             body()
         assert batch.refresh().samples["a"].state == "withdrawn"
-        with batch.sample("b") as sample, sample.environment():
+        with batch.sample("b") as sample, sample.resident(), sample.environment():
             pass
 
 
@@ -219,7 +229,7 @@ def test_a_slot_held_beyond_its_lease_goes_to_the_next(batches: Batches) -> None
 
 def test_many_threads_with_failures_keep_the_limits_and_leak_nothing(batches: Batches) -> None:
     mutex = threading.Lock()
-    inside = {"sample": 0, "environment": 0}
+    inside = {"sample": 0, "environment": 0, "resident": 0}
 
     def enter(rng: random.Random, kind: str, most: int) -> None:
         with mutex:
@@ -237,15 +247,19 @@ def test_many_threads_with_failures_keep_the_limits_and_leak_nothing(batches: Ba
         rng = random.Random(number)
         with batch.sample(f"s{number}") as sample:
             enter(rng, "sample", 4)
-            for _ in range(rng.randint(0, 3)):
-                with suppress(OSError), sample.inference():
-                    if rng.random() < 0.1:
-                        raise OSError
-                with suppress(OSError), sample.environment():
-                    enter(rng, "environment", 2)
+            with suppress(OSError), sample.resident():
+                enter(rng, "resident", 3)
+                for _ in range(rng.randint(0, 3)):
+                    with suppress(OSError), sample.inference():
+                        if rng.random() < 0.1:
+                            raise OSError
+                    with suppress(OSError), sample.environment():
+                        enter(rng, "environment", 2)
 
     with (
-        batches.make_blocking(sample_concurrency=4, environment_concurrency=2) as batch,
+        batches.make_blocking(
+            sample_concurrency=4, environment_concurrency=2, resident_concurrency=3
+        ) as batch,
         ThreadPoolExecutor(12) as pool,
     ):
         runs = [pool.submit(run, number) for number in range(60)]

@@ -21,6 +21,7 @@ async def until(batch: Any, **counts: int) -> None:
 
 def nothing_held(totals: Any) -> bool:
     held = totals.waiting + totals.admitted + totals.environment_queued + totals.environment_running
+    held += totals.resident_queued + totals.resident
     return held == 0 and totals.finished + totals.withdrawn == totals.samples
 
 
@@ -36,13 +37,20 @@ async def hold_environment(batch: Any, name: str, release: asyncio.Event, seen: 
         await release.wait()
 
 
+async def hold_resident(batch: Any, name: str, release: asyncio.Event, seen: list[str]) -> None:
+    async with batch.sample(name) as sample, sample.resident():
+        seen.append(name)
+        await release.wait()
+
+
 CONTENDED = pytest.mark.parametrize(
     ("holder", "options", "waiting"),
     [
         (hold, {"sample_concurrency": 1}, "waiting"),
         (hold_environment, {"sample_concurrency": 9, "environment_concurrency": 1}, "environment_queued"),
+        (hold_resident, {"sample_concurrency": 9, "resident_concurrency": 1}, "resident_queued"),
     ],
-    ids=["admission", "environment"],
+    ids=["admission", "environment", "resident"],
 )
 
 
@@ -88,9 +96,9 @@ async def test_slots_are_given_in_order_one_at_a_time(
         seen: list[str] = []
         releases = {name: asyncio.Event() for name in "abcdef"}
         tasks = []
-        for already, name in enumerate("abcdef"):  # the order of environment requests is that of arrival
+        for already, name in enumerate("abcdef"):  # the order of requests for other slots is that of arrival
             tasks.append(asyncio.ensure_future(holder(batch, name, releases[name], seen)))
-            if holder is hold_environment:
+            if holder is not hold:
                 await until(batch, **{waiting: already, "admitted": already + 1})
         for count, name in enumerate("abcdef"):
             await until(batch, **{waiting: 5 - count})
@@ -130,7 +138,7 @@ async def test_the_deeper_trajectory_gets_the_slot_first_under_caas_only(
     assert seen == ["first", *(["deep", "shallow"] if policy == "caas" else ["shallow", "deep"])]
 
 
-@pytest.mark.parametrize("where", ["sample", "inference", "environment"])
+@pytest.mark.parametrize("where", ["sample", "inference", "environment", "resident"])
 async def test_a_raising_body_frees_all_it_held(batches: Batches, where: str) -> None:
     async def body() -> None:
         async with batch.sample("a") as sample:
@@ -139,11 +147,11 @@ async def test_a_raising_body_frees_all_it_held(batches: Batches, where: str) ->
                     raise ZeroDivisionError
             raise ZeroDivisionError
 
-    async with batches.make(sample_concurrency=1, environment_concurrency=1) as batch:
+    async with batches.make(sample_concurrency=1, environment_concurrency=1, resident_concurrency=1) as batch:
         with pytest.raises(ZeroDivisionError):
             await body()
         assert (await batch.refresh()).samples["a"].state == "withdrawn"
-        async with batch.sample("b") as sample, sample.environment():
+        async with batch.sample("b") as sample, sample.resident(), sample.environment():
             pass
         assert nothing_held((await batch.refresh()).totals)
 

@@ -16,6 +16,7 @@ import coresched
 from coresched import sync
 
 SAMPLES, TURNS = 24, 4
+LIMITS = {"sample_concurrency": 6, "environment_concurrency": 2}
 
 
 class Service:
@@ -47,12 +48,14 @@ def check(batch: Any) -> None:
     totals = batch.report().totals
     assert (totals.samples, totals.finished, totals.readmissions) == (SAMPLES, SAMPLES, 0)
     assert (totals.turns, totals.environment_stages) == (SAMPLES * TURNS, SAMPLES * TURNS)
+    assert totals.resident_s > totals.inference_s + totals.environment_s
+    assert (totals.resident_queued, totals.resident) == (0, 0)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 async def test_asyncio(tmp_path: Path, how: signal.Signals) -> None:
     async def run(name: str) -> None:
-        async with batch.sample(name) as sample:
+        async with batch.sample(name) as sample, sample.resident():
             for _ in range(TURNS):
                 async with sample.inference() as turn:
                     assert turn.worker == "w0"
@@ -62,9 +65,7 @@ async def test_asyncio(tmp_path: Path, how: signal.Signals) -> None:
 
     with ExitStack() as stack:
         service = Service(tmp_path, stack)
-        async with coresched.connect(
-            service.address, batch="b", sample_concurrency=6, environment_concurrency=2
-        ) as batch:
+        async with coresched.connect(service.address, batch="b", resident_concurrency=4, **LIMITS) as batch:
             restarts = asyncio.ensure_future(asyncio.to_thread(restart_twice, service, how))
             await asyncio.gather(*(run(f"s{n}") for n in range(SAMPLES)))
             await restarts
@@ -73,7 +74,7 @@ async def test_asyncio(tmp_path: Path, how: signal.Signals) -> None:
 
 def test_threads(tmp_path: Path) -> None:
     def run(name: str) -> None:
-        with batch.sample(name) as sample:
+        with batch.sample(name) as sample, sample.resident():
             for _ in range(TURNS):
                 with sample.inference():
                     time.sleep(0.02)
@@ -82,9 +83,7 @@ def test_threads(tmp_path: Path) -> None:
 
     with ExitStack() as stack, ThreadPoolExecutor(8) as pool:
         service = Service(tmp_path, stack)
-        with sync.connect(
-            service.address, batch="b", sample_concurrency=6, environment_concurrency=2
-        ) as batch:
+        with sync.connect(service.address, batch="b", resident_concurrency=4, **LIMITS) as batch:
             restarts = pool.submit(restart_twice, service, signal.SIGKILL)
             list(pool.map(run, [f"s{n}" for n in range(SAMPLES)]))
             restarts.result()

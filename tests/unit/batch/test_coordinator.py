@@ -49,18 +49,27 @@ STATES = {
     "finished": ["admit", "finish"],
     "withdrawn": ["withdraw"],
     "returned": ["admit", "put_back"],
+    "resident_queued": ["admit", "request_resident"],
 }
 ALLOWED = {
     "waiting": {"withdraw", "put_back"},
-    "admitted": {"start_inference", "request_environment", "finish", "withdraw", "put_back"},
+    "admitted": {
+        "start_inference",
+        "request_environment",
+        "request_resident",
+        "finish",
+        "withdraw",
+        "put_back",
+    },
     "inference": {"finish_inference", "cancel_inference", "withdraw", "put_back"},
     "queued": {"cancel_environment", "withdraw", "put_back"},
     "environment": {"finish_environment", "cancel_environment", "withdraw", "put_back"},
     "finished": set(),
     "withdrawn": set(),
     "returned": {"withdraw"},
+    "resident_queued": {"cancel_resident", "withdraw", "put_back"},
 }
-STEPS = sorted(set().union(*ALLOWED.values()))
+STEPS = sorted({"finish_resident"}.union(*ALLOWED.values()))
 
 
 def in_state(state: str) -> Coordinator:
@@ -376,3 +385,85 @@ def test_the_example_in_the_documentation() -> None:
     result = doctest.testmod(coresched.batch.coordinator)
     assert result.attempted > 0
     assert result.failed == 0
+
+
+# Resident slots.
+
+
+def test_a_resident_slot_is_kept_over_stages_and_granted_in_the_order_of_arrival() -> None:
+    batch = admitted("a", "b", "c", resident_concurrency=1)
+    for name, since in (("a", 1.0), ("b", 3.0), ("c", 2.0)):  # that of c went on after a break
+        batch.request_resident(name, 3.0, since)
+    assert batch.grant_residents(4.0) == ["a"]
+    assert (batch.resident, batch.resident_queued, batch.state("b")) == (1, 2, "resident_queued")
+    batch.start_inference("a", 5.0)
+    batch.finish_inference("a", 6.0)
+    batch.request_environment("a", 6.0)
+    assert batch.dispatch(6.0) == ["a"]
+    assert batch.grant_residents(7.0) == []
+    batch.finish_environment("a", 8.0)
+    batch.finish_resident("a", 9.0)
+    assert batch.grant_residents(9.0) == ["c"]
+    batch.put_back("c", 10.0)
+    assert batch.grant_residents(10.0) == ["b"]
+    batch.finish("b", 12.0)
+    assert (batch.resident, batch.resident_queued) == (0, 0)
+    times = batch.times("a")
+    assert (times.resident_wait_s, times.resident_s, times.resident_requested_at) == (3.0, 5.0, 1.0)
+    assert (times.resident_started_at, times.resident_ended_at, times.resident) == (4.0, 9.0, False)
+    summary = batch.summary()
+    assert (summary.resident_wait_s, summary.resident_s) == (3.0 + 7.0 + 7.0, 5.0 + 1.0 + 2.0)
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (
+            "request_resident",
+            "sample 's' holds a resident slot already, which does not allow sample.resident()",
+        ),
+        ("request_environment", None),
+        ("finish_resident", None),
+        ("cancel_resident", None),
+    ],
+)
+def test_with_a_resident_slot_between_stages(step: str, said: str | None) -> None:
+    batch = admitted("s", resident_concurrency=1)
+    batch.request_resident("s", 0.0)
+    assert batch.grant_residents(0.0) == ["s"]
+    if said is None:
+        getattr(batch, step)("s", 1.0)
+        return
+    with pytest.raises(TransitionError) as refused:
+        getattr(batch, step)("s", 1.0)
+    assert str(refused.value) == said
+    assert batch.resident == 1
+
+
+@pytest.mark.parametrize("stage", ["inference", "queued", "environment"])
+def test_with_a_resident_slot_in_a_stage(stage: str) -> None:
+    batch = admitted("s", resident_concurrency=1)
+    batch.request_resident("s", 0.0)
+    assert batch.grant_residents(0.0) == ["s"]
+    for step in STATES[stage][1:]:
+        batch.dispatch(0.0) if step == "dispatch" else getattr(batch, step)("s", 0.0)
+    with pytest.raises(TransitionError, match="leave the stage first"):
+        batch.finish_resident("s", 1.0)
+    batch.cancel_resident("s", 2.0)
+    assert (batch.state("s"), batch.resident) == (stage, 0)
+    with pytest.raises(TransitionError):
+        batch.cancel_resident("s", 3.0)
+
+
+def test_without_a_resident_slot_none_is_given_back() -> None:
+    batch = admitted("s")
+    for step in ("finish_resident", "cancel_resident"):
+        with pytest.raises(TransitionError, match="'s' holds no resident slot, which does not allow"):
+            getattr(batch, step)("s", 1.0)
+
+
+def test_the_resident_cap_is_checked() -> None:
+    assert Coordinator(1).resident_concurrency is None
+    assert Coordinator(1, resident_concurrency=3).resident_concurrency == 3
+    with pytest.raises(ValueError, match="resident_concurrency must be at least 1, got 0"):
+        Coordinator(1, resident_concurrency=0)

@@ -59,7 +59,7 @@ def run_elsewhere_before_the_grace_period_is_over(run: Run) -> None:
 
 def given_away_though_its_process_goes_on(run: Run) -> None:
     del run.died_at["first"]
-    run.events["first"] += [*[*trajectory("b", 9)][5:], left(31)]
+    run.events["first"] += [*[*trajectory("b", 9)][6:], left(31)]
     run.cut("first", "b", "finished")
     run.events["first"].append(left(31))
     run.turns, run.stages = 8, 5
@@ -73,7 +73,11 @@ def never_submitted(run: Run) -> None:
 
 
 def too_many_samples(run: Run) -> None:
-    run.limits = (1, 1)
+    run.limits = (1, 1, 2)
+
+
+def too_many_residents(run: Run) -> None:
+    run.limits = (2, 1, 1)
 
 
 def too_many_stages(run: Run) -> None:
@@ -100,6 +104,7 @@ def too_many_stages(run: Run) -> None:
         ),
         (never_submitted, "twice", "x was admitted, and never submitted"),
         (too_many_samples, "over_limit", "2 samples at once, where 1 may be, at 2.250 s"),
+        (too_many_residents, "over_limit", "2 residents at once, where 1 may be, at 2.500 s"),
         (too_many_stages, "over_limit", "2 environment stages at once, where 1 may be, at 4.500 s"),
     ],
 )
@@ -114,6 +119,7 @@ def test_what_is_wrong_with_samples_is_found(doctor: Callable[[Run], None], kind
     [
         ({"in_flight": {"w0": 0, "w1": 2}}, "left_over", "2 requests are in flight on w1"),
         ({"totals": {"environment_running": 1}}, "left_over", "1 samples are environment_running in the end"),
+        ({"totals": {"resident": 2}}, "left_over", "2 samples are resident in the end"),
         (
             {"totals": {"withdrawn": 1}},
             "report",
@@ -152,6 +158,7 @@ def test_a_process_that_wakes_too_late_has_no_right_to_what_it_finds() -> None:
     # Stalled since 4, it finds admission and grant at 30, and then hears that its session is over.
     stalled = [
         Event(at=30.0, kind="admitted", session=1, sample="c", asked_at=3.5),
+        Event(at=30.25, kind="resident_granted", session=1, sample="c", asked_at=3.5),
         Event(at=30.5, kind="environment_granted", session=1, sample="c", asked_at=3.5),
         Event(at=31.0, kind="session_lost", session=1),
         joined(32.0, session=2),
@@ -160,19 +167,20 @@ def test_a_process_that_wakes_too_late_has_no_right_to_what_it_finds() -> None:
     run.events["stalled"] = [joined(3.0), *stalled]
     run.report[2] = times("c", admissions=2)
     run.readmissions = 2
-    run.limits = (2, 1)
+    run.limits = (2, 1, 2)
     assert found(run) == {}
 
 
 @pytest.mark.parametrize(
     ("doctor", "text"),
     [
-        (lambda run: run.drop("second", "c", "turn_started"), "turn_ended of c after admitted"),
-        (lambda run: run.drop("second", "c", "admitted"), "turn_started of c after nothing"),
+        (lambda run: run.drop("second", "c", "resident_granted"), "turn_started of c after admitted"),
+        (lambda run: run.drop("second", "c", "turn_started"), "turn_ended of c after resident_granted"),
+        (lambda run: run.drop("second", "c", "admitted"), "resident_granted of c after nothing"),
         (lambda run: run.events["second"].extend(trajectory("a", 50)), "goes on after its end"),
         (lambda run: run.events["second"].pop(), "ended without a word, and was not killed"),
         (lambda run: run.events["second"].insert(9, run.events["second"][1]), "was admitted c twice"),
-        (lambda run: run.drop("second", "c", "finishing"), "finished of c after turn_ended"),
+        (lambda run: run.drop("second", "c", "finishing"), "finished of c after resident_ended"),
     ],
 )
 def test_a_harness_that_contradicts_itself_is_no_evidence(doctor: Callable[[Run], object], text: str) -> None:
@@ -183,7 +191,7 @@ def test_a_harness_that_contradicts_itself_is_no_evidence(doctor: Callable[[Run]
 
 
 def test_a_session_that_leaves_ends_what_it_began() -> None:
-    events = {"p": [joined(0), *[*trajectory("a", 1)][:4], left(9)]}
+    events = {"p": [joined(0), *[*trajectory("a", 1)][:5], left(9)]}
     (session,) = read_sessions(events, {}, GRACE_S)
     with pytest.raises(MalformedLogError, match="p/1 left without ending a"):
         _ = session.attempts["a"].held

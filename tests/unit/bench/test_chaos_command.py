@@ -23,6 +23,7 @@ MEASURES = Measures(
     reuse=0.5,
     most_samples=96,
     most_stages=24,
+    most_residents=72,
     sessions=64,
     died=1,
     lost_sessions=0,

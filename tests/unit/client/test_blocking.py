@@ -13,7 +13,7 @@ import pytest
 
 from coresched import sync
 from coresched.batch.records import TransitionError
-from coresched.client.blocking import Batch, Environment, Turn
+from coresched.client.blocking import Batch, Environment, Sample, Turn
 from coresched.client.local import BatchClosedError
 
 
@@ -21,6 +21,7 @@ def assert_nothing_held(batch: Batch) -> None:
     totals = batch.report().totals
     assert (totals.waiting, totals.admitted) == (0, 0)
     assert (totals.environment_queued, totals.environment_running) == (0, 0)
+    assert (totals.resident_queued, totals.resident) == (0, 0)
     assert totals.finished + totals.withdrawn == totals.samples
     local = batch._local
     assert local._waiters == {}
@@ -36,7 +37,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 def in_queues(batch: Batch) -> int:
     totals = batch.report().totals
-    return totals.waiting + totals.environment_queued
+    return totals.waiting + totals.environment_queued + totals.resident_queued
 
 
 def hold(batch: Batch, name: str, release: threading.Event, seen: list[str]) -> None:
@@ -51,14 +52,21 @@ def hold_environment(batch: Batch, name: str, release: threading.Event, seen: li
         assert release.wait(5.0)
 
 
+def hold_resident(batch: Batch, name: str, release: threading.Event, seen: list[str]) -> None:
+    with batch.sample(name) as sample, sample.resident():
+        seen.append(name)
+        assert release.wait(5.0)
+
+
 Holder = Callable[[Batch, str, threading.Event, list[str]], None]
 CONTENDED = pytest.mark.parametrize(
     ("holder", "options"),
     [
         (hold, {"sample_concurrency": 1}),
         (hold_environment, {"sample_concurrency": 9, "environment_concurrency": 1}),
+        (hold_resident, {"sample_concurrency": 9, "resident_concurrency": 1}),
     ],
-    ids=["admission", "environment"],
+    ids=["admission", "environment", "resident"],
 )
 
 
@@ -246,10 +254,10 @@ def test_an_interrupted_stage_leaves_the_sample_running() -> None:
 
 
 def test_many_threads_with_failures_keep_the_limits_and_leak_nothing() -> None:
-    c_s, c_e, threads, samples = 6, 2, 16, 640
+    c_s, c_e, c_r, threads, samples = 6, 2, 4, 16, 640
     mutex = threading.Lock()
-    inside = {"sample": 0, "environment": 0}
-    limit = {"sample": c_s, "environment": c_e}
+    inside = {"sample": 0, "environment": 0, "resident": 0}
+    limit = {"sample": c_s, "environment": c_e, "resident": c_r}
 
     def enter(kind: str) -> None:
         with mutex:
@@ -260,34 +268,49 @@ def test_many_threads_with_failures_keep_the_limits_and_leak_nothing() -> None:
         with mutex:
             inside[kind] -= 1
 
+    def work(sample: Sample, rng: random.Random) -> int:
+        turns = 0
+        for _ in range(rng.randint(0, 4)):
+            with suppress(OSError), sample.inference() as turn:
+                assert turn.worker is not None
+                if rng.random() < 0.1:
+                    raise OSError
+                turns += 1
+            with suppress(OSError), sample.environment():
+                enter("environment")
+                try:
+                    time.sleep(rng.random() / 5000)
+                    if rng.random() < 0.1:
+                        raise OSError
+                finally:
+                    leave("environment")
+        return turns
+
     def run(number: int) -> int:
         rng = random.Random(number)
         turns = 0
         with batch.sample(f"s{number}") as sample:
             enter("sample")
             try:
-                for _ in range(rng.randint(0, 4)):
-                    with suppress(OSError), sample.inference() as turn:
-                        assert turn.worker is not None
+                with sample.resident():
+                    enter("resident")
+                    try:
+                        turns = work(sample, rng)
                         if rng.random() < 0.1:
-                            raise OSError
-                        turns += 1
-                    with suppress(OSError), sample.environment():
-                        enter("environment")
-                        try:
-                            time.sleep(rng.random() / 5000)
-                            if rng.random() < 0.1:
-                                raise OSError
-                        finally:
-                            leave("environment")
-                if rng.random() < 0.1:
-                    raise ZeroDivisionError
+                            raise ZeroDivisionError
+                    finally:
+                        leave("resident")
             finally:
                 leave("sample")
         return turns
 
     with (
-        Batch(sample_concurrency=c_s, environment_concurrency=c_e, workers=["w0", "w1", "w2"]) as batch,
+        Batch(
+            sample_concurrency=c_s,
+            environment_concurrency=c_e,
+            resident_concurrency=c_r,
+            workers=["w0", "w1", "w2"],
+        ) as batch,
         ThreadPoolExecutor(threads) as pool,
     ):
         runs = [pool.submit(run, number) for number in range(samples)]

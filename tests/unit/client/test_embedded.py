@@ -17,6 +17,7 @@ def assert_nothing_held(batch: Batch) -> None:
     totals = batch.report().totals
     assert (totals.waiting, totals.admitted) == (0, 0)
     assert (totals.environment_queued, totals.environment_running) == (0, 0)
+    assert (totals.resident_queued, totals.resident) == (0, 0)
     assert totals.finished + totals.withdrawn == totals.samples
     local = batch._local
     assert local._waiters == {}
@@ -41,6 +42,12 @@ async def hold_environment(batch: Batch, name: str, release: asyncio.Event, seen
         await release.wait()
 
 
+async def hold_resident(batch: Batch, name: str, release: asyncio.Event, seen: list[str]) -> None:
+    async with batch.sample(name) as sample, sample.resident():
+        seen.append(name)
+        await release.wait()
+
+
 Holder = Callable[[Batch, str, asyncio.Event, list[str]], Awaitable[None]]
 # Each holder contends for one slot of its kind.
 CONTENDED = pytest.mark.parametrize(
@@ -48,8 +55,9 @@ CONTENDED = pytest.mark.parametrize(
     [
         (hold, {"sample_concurrency": 1}),
         (hold_environment, {"sample_concurrency": 9, "environment_concurrency": 1}),
+        (hold_resident, {"sample_concurrency": 9, "resident_concurrency": 1}),
     ],
-    ids=["admission", "environment"],
+    ids=["admission", "environment", "resident"],
 )
 
 
@@ -283,7 +291,7 @@ async def test_a_cancelled_waiter_leaves_the_queue(holder: Holder, options: dict
         tasks["b"].cancel()
         await settle()
         totals = batch.report().totals
-        assert totals.waiting + totals.environment_queued == 1  # only c
+        assert totals.waiting + totals.environment_queued + totals.resident_queued == 1  # only c
         assert batch.report().samples["b"].state == "withdrawn"
         release.set()
         await asyncio.gather(tasks["a"], tasks["c"])
@@ -302,7 +310,7 @@ async def test_a_slot_granted_in_the_iteration_of_the_cancel_goes_to_the_next(
         waiters: list[asyncio.Future[None]] = []
 
         async def first() -> None:
-            async with batch.sample("first") as sample, sample.environment():
+            async with batch.sample("first") as sample, sample.resident(), sample.environment():
                 await settle()
                 if cancel_first:
                     waiters[0].cancel()
@@ -351,8 +359,8 @@ async def test_random_cancellations_leak_nothing(block: int) -> None:
 
 
 async def cancel_at_random(rng: random.Random) -> None:
-    c_s, c_e = rng.randint(1, 4), rng.randint(1, 2)
-    inside = {"sample": 0, "environment": 0}
+    c_s, c_e, c_r = rng.randint(1, 4), rng.randint(1, 2), rng.randint(1, 3)
+    inside = {"sample": 0, "environment": 0, "resident": 0}
 
     async def pause() -> None:
         for _ in range(rng.randint(0, 2)):
@@ -384,11 +392,25 @@ async def cancel_at_random(rng: random.Random) -> None:
             inside["sample"] += 1
             assert inside["sample"] <= c_s
             try:
-                await body(sample)
+                if rng.random() < 0.3:
+                    await body(sample)
+                for _ in range(rng.randint(0, 2)):
+                    async with sample.resident():
+                        inside["resident"] += 1
+                        assert inside["resident"] <= c_r
+                        try:
+                            await body(sample)
+                        finally:
+                            inside["resident"] -= 1
             finally:
                 inside["sample"] -= 1
 
-    async with Batch(sample_concurrency=c_s, environment_concurrency=c_e, workers=["w0", "w1"]) as batch:
+    async with Batch(
+        sample_concurrency=c_s,
+        environment_concurrency=c_e,
+        resident_concurrency=c_r,
+        workers=["w0", "w1"],
+    ) as batch:
         tasks = [asyncio.ensure_future(run(f"s{i}")) for i in range(rng.randint(2, 12))]
         for _ in range(rng.randint(0, 12)):
             await asyncio.sleep(0)
@@ -439,7 +461,12 @@ async def test_leaving_the_batch_ends_every_wait_with_an_error() -> None:
 @CONTENDED
 async def test_a_slot_granted_as_the_batch_ends_is_no_slot(holder: Holder, options: dict[str, Any]) -> None:
     seen: list[str] = []
-    async with Batch(**options) as batch, batch.sample("first") as sample, sample.environment():
+    async with (
+        Batch(**options) as batch,
+        batch.sample("first") as sample,
+        sample.resident(),
+        sample.environment(),
+    ):
         second = asyncio.ensure_future(holder(batch, "second", asyncio.Event(), seen))
         await settle()
         # Granted just now, but the batch ends before that task can run.
@@ -525,6 +552,8 @@ async def test_an_id_that_no_header_can_hold_still_runs_without_headers(id: str)
     [
         ({"sample_concurrency": 0}, ValueError, "sample_concurrency must be at least 1"),
         ({"environment_concurrency": -1}, ValueError, "environment_concurrency must be at least 1"),
+        ({"resident_concurrency": 0}, ValueError, "resident_concurrency must be at least 1"),
+        ({"resident_concurrency": 2.5}, TypeError, "resident_concurrency must be"),
         ({"environment_policy": "random"}, ValueError, "environment_policy must be"),
         ({"band_s": 0}, ValueError, "band_s must be above 0"),
         ({"workers": []}, ValueError, "workers must name at least one"),

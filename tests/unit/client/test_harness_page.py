@@ -117,6 +117,36 @@ def test_the_harness_of_several_processes_runs_every_task(tmp_path: Path) -> Non
     assert [reply.label for reply in namespace["results"]] == [f"t{i}" for i in range(60)]
 
 
+async def test_no_more_sandboxes_live_than_there_are_resident_slots() -> None:
+    fakes = Fakes()
+    living = most = 0
+
+    class Sandbox:
+        async def call(self, call: str) -> str:
+            return await fakes.async_call_tool(call)
+
+        async def stop(self) -> None:
+            nonlocal living
+            living -= 1
+
+    async def start_sandbox(task: Task) -> Sandbox:
+        nonlocal living, most
+        living += 1
+        most = max(most, living)
+        await asyncio.sleep(0)
+        return Sandbox()
+
+    namespace = {**fakes.namespace(asynchronous=True), "start_sandbox": start_sandbox}
+    exec(compile(EXAMPLES[4], str(PAGE), "exec"), namespace)
+    async with Batch(sample_concurrency=12, environment_concurrency=3, resident_concurrency=5) as batch:
+        runs = [namespace["run_in_sandbox"](batch, task) for task in namespace["tasks"]]
+        assert len(await asyncio.gather(*runs)) == 60
+        totals = batch.report().totals
+    assert (living, most) == (0, 5)
+    assert (totals.environment_stages, totals.resident) == (60 * 3, 0)
+    assert totals.resident_wait_s > 0
+
+
 async def test_the_tool_timeout_leaves_out_the_queue() -> None:
     namespace = Fakes().namespace(asynchronous=True)
     exec(compile(EXAMPLES[5], str(PAGE), "exec"), namespace)

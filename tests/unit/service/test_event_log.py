@@ -36,6 +36,7 @@ def happen(*happened: tuple[float, type[facts.Fact], dict[str, Any]]) -> None:
         policy="caas",
         band_s=30.0,
         bucket_s=1.0,
+        resident_concurrency=3,
     )
     log_batch_fact(opened, ledger.apply(opened))
     for at, kind, values in [
@@ -60,7 +61,9 @@ def test_a_batch_from_opening_to_close(caplog: pytest.LogCaptureFixture) -> None
     opened, session, ended, closed = events(caplog)
     of = {"tenant": "t", "batch": "b"}
     assert opened[0] == "batch_opened"
-    assert opened[1].items() >= {**of, "sample_concurrency": 2, "environment_concurrency": None}.items()
+    limits = {"sample_concurrency": 2, "environment_concurrency": None, "resident_concurrency": 3}
+    assert opened[1].items() >= {**of, **limits}.items()
+    assert caplog.messages[0].endswith("environment concurrency without limit, resident concurrency 3")
     assert session == ("session_opened", {**of, "session": session_mark(SESSION)})
     assert ended == ("session_ended", {**of, "session": session_mark(SESSION)})
     assert closed[0] == "batch_closed"

@@ -45,7 +45,7 @@ class Service:
         for at, kind, values in happened:
             self._record(kind(at=at, key=1, **values))
 
-    def open(self, key: int = 1, name: str = "b", at: float = 100.0) -> None:
+    def open(self, key: int = 1, name: str = "b", at: float = 100.0, residents: int | None = None) -> None:
         self._record(
             facts.BatchOpened(
                 at=at,
@@ -57,6 +57,7 @@ class Service:
                 policy="caas",
                 band_s=30.0,
                 bucket_s=1.0,
+                resident_concurrency=residents,
             )
         )
         self._record(facts.SessionOpened(at=at, key=key, session=f"s{key}", grace_s=30.0))
@@ -108,6 +109,7 @@ async def test_a_scripted_batch_is_counted_exactly() -> None:
         (*of, "inference"): 1,
         (*of, "queued"): 0,
         (*of, "environment"): 1,
+        (*of, "resident_queued"): 0,
         (*of, "finished"): 1,
         (*of, "withdrawn"): 0,
     }
@@ -129,6 +131,8 @@ async def test_a_scripted_batch_is_counted_exactly() -> None:
         (*of, "failed_inference"): 2,
         (*of, "environment_queue"): 3,
         (*of, "environment"): 5,
+        (*of, "resident_wait"): 0,
+        (*of, "resident"): 0,
     }
     depths = service.values("coresched_batch_admitted_by_turns")
     assert {turns[-1]: count for turns, count in depths.items() if count} == {"0": 1, "1": 1}
@@ -150,6 +154,51 @@ async def test_a_scripted_batch_is_counted_exactly() -> None:
     assert not any(service.values("coresched_batch_admitted_by_turns").values())
     states = service.values("coresched_batch_samples")
     assert (states[(*of, "open")], states[(*of, "inference")]) == (4, 0)
+
+
+async def test_resident_slots_are_counted() -> None:
+    service = Service()
+    service.open(residents=1)
+    ask, ended = facts.ResidentRequested, facts.ResidentEnded
+    service.happen(
+        (100.0, facts.SamplesSubmitted, {"session": "s1", "samples": ["a", "b"]}),
+        (100.0, CLAIM, {"session": "s1", "sample": "a"}),
+        (100.0, CLAIM, {"session": "s1", "sample": "b"}),
+        (101.0, ask, {"sample": "a", "since": 101.0}),  # granted at once
+        (102.0, ask, {"sample": "b", "since": 102.0}),
+    )
+    of = ("t", "b")
+
+    def counted() -> tuple[float, ...]:
+        states = service.values("coresched_batch_samples")
+        names = ("coresched_batch_resident_slots", "coresched_batch_residents")
+        slots, held = (service.values(name)[of] for name in names)
+        return slots, held, states[(*of, "admitted")], states[(*of, "resident_queued")]
+
+    assert counted() == (1, 1, 1, 1)
+    service.happen((108.0, ended, {"sample": "a", "how": "completed"}))  # grants it to b
+    assert counted() == (1, 1, 2, 0)
+    service.happen(
+        (109.0, ask, {"sample": "a", "since": 109.0}),
+        (110.0, ended, {"sample": "a", "how": "dropped"}),
+        (111.0, ended, {"sample": "b", "how": "failed"}),
+        (112.0, ask, {"sample": "a", "since": 112.0}),
+        (114.0, facts.SampleEnded, {"sample": "a", "withdrawn": False}),
+    )
+    assert counted() == (1, 0, 1, 0)
+    spent = service.values("coresched_batch_seconds_total")
+    assert (spent[(*of, "resident_wait")], spent[(*of, "resident")]) == (6 + 1, 7 + 3 + 2)
+    ends = service.values("coresched_residents_total")
+    assert ends == {("completed",): 1, ("failed",): 1, ("dropped",): 1}
+    assert service.value("coresched_resident_wait_seconds_count") == 3
+    assert service.value("coresched_resident_wait_seconds_sum") == 6
+    assert service.value("coresched_resident_seconds_sum") == 7
+
+
+async def test_without_a_cap_there_are_no_resident_slots_to_count() -> None:
+    service = Service()
+    service.open()
+    assert service.values("coresched_batch_resident_slots") == {}
 
 
 async def test_an_admission_that_is_told_again_is_counted_once() -> None:

@@ -117,6 +117,31 @@ async def test_a_sample_with_its_stages() -> None:
     assert (granted.name, granted.timestamp) == ("granted", 110_000_000_000)
 
 
+async def test_a_resident_slot_is_a_span_around_turns_and_stages() -> None:
+    traced = Traced()
+    traced.open(2)
+    first, second = {"sample": "sample 0"}, {"sample": "sample 1"}
+    traced.happen(
+        (101.0, facts.SampleClaimed, {"session": "s", **first}),
+        (101.0, facts.SampleClaimed, {"session": "s", **second}),
+        (102.0, facts.ResidentRequested, {**first, "since": 102.0}),
+        (103.0, facts.TurnStarted, {**first, "worker": "w0"}),
+        (104.0, facts.TurnFinished, {**first, "failed": False}),
+        (105.0, facts.ResidentEnded, {**first, "how": "completed"}),
+        (106.0, facts.ResidentRequested, {**second, "since": 106.0}),
+        (107.0, facts.SampleEnded, {**second, "withdrawn": True}),
+    )
+    residents = [span for span in traced.ended() if span.name == "resident"]
+    assert [seconds(span) for span in residents] == [(102.0, 105.0), (106.0, 107.0)]
+    assert [dict(span.attributes or {}) for span in residents] == [
+        {"coresched.queue_s": 0.0, "coresched.outcome": "completed"},
+        {"coresched.queue_s": 0.0, "coresched.outcome": "lost"},
+    ]
+    assert residents[1].status.status_code is StatusCode.ERROR
+    turn = next(span for span in traced.ended() if span.name == "turn")
+    assert turn.parent == residents[0].parent
+
+
 async def test_the_parent_is_the_call_that_waits_also_when_another_call_opens_the_sample() -> None:
     traced = Traced()
     traced.open(1, tenant="")

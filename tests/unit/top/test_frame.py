@@ -112,6 +112,21 @@ def test_all_is_there_at_every_width(width: int, plain: bool) -> None:
         assert "16-31 -" in text
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_resident_slots_are_shown_where_there_are_any(plain: bool) -> None:
+    options = pb.BatchOptions(sample_concurrency=64, environment_concurrency=5, resident_concurrency=20)
+    shown = batch(options=options, resident=20, resident_queued=8)
+    text = " ".join(" ".join(drawn(Snapshot((shown,), workers()), 140, plain=plain)).split())
+    assert "residents 20/20 resident queue 8" in text
+    assert f"{':' if plain else '┊'} 8 resident queue" in text
+    assert "4 between" in text  # 12 of them do not wait for a slot, 8 do
+    without_a_cap = batch(resident=3)
+    assert "residents 3 resident queue 0" in " ".join(
+        drawn(Snapshot((without_a_cap,), workers()), 140)
+    ).replace("  ", " ")
+    assert "resident" not in "".join(drawn(Snapshot((batch(),), workers()), 140))
+
+
 def test_the_bars_are_as_long_as_their_share() -> None:
     (bar,) = [line for line in drawn(Snapshot((batch(),), workers()), 100) if line.startswith("█" * 9)]
     assert bar == "█" * 24 + "x" * 3 + "▓" + "▒" * 3 + "▚" * 8 + "░" * 3 + "·" * 20 + " " * 38

@@ -1,0 +1,9 @@
+from typing import final
+
+@final
+class ResidentSlots:
+    def __init__(self, most: int, band_s: float) -> None: ...
+    @property
+    def queued(self) -> int: ...
+    @property
+    def held(self) -> int: ...
