@@ -54,9 +54,10 @@ def import_traces(
 ) -> Iterator[Trajectory]:
     """Yields the trajectories of recordings of other tools, and fills `report`.
 
-    A path may be the folder of a replay or of a recording. `form` is one of FORMATS; None: each file's is detected. An id that
-    was there before gets `~2`, `~3` and so on. Raises InputError for an unknown format and a file that cannot
-    be opened, before any work; and at the end if there was nothing that could be imported.
+    A path may be the folder of a replay or of a recording. `form` is one of FORMATS; None: each file's is
+    detected. An id that was there before gets `~2`, `~3` and so on. Raises InputError for an unknown format
+    and a file that cannot be opened, before any work; and at the end if there was nothing that could be
+    imported.
     """
     names: Sequence[str] = [recording(os.fspath(path)) for path in paths]
     importer_named(form) if form is not None else None
@@ -140,7 +141,6 @@ def _require_file(name: str) -> None:
         raise InputError(f"{name} is a directory; give the files in it, such as {name.rstrip('/')}/*.json")
     if not os.path.exists(name):
         raise InputError(f"{name}: no such file; check the path")
-    if not os.path.isfile(name) and not os.path.isdir(
-        name
-    ):  # it is read more than once: for its format, then for what is in it
+    # It is read more than once: for its format, then for what is in it.
+    if not os.path.isfile(name) and not os.path.isdir(name):
         raise InputError(f"{name} is not a regular file; save what it gives to a file")
