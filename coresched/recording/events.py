@@ -132,6 +132,7 @@ class Lost(msgspec.Struct, frozen=True, tag_field="event", tag="lost"):
     """So many events before this line could not be written."""
 
     count: Count
+    at_s: Seconds
 
 
 class BatchOptions(msgspec.Struct, frozen=True):

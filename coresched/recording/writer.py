@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
@@ -102,7 +102,7 @@ class Recorder:
                 if self._closed:
                     return
                 if self._file is None:
-                    self._file = _EventFile(self._folder, self._header())
+                    self._file = _EventFile(self._folder, self._header(), self.now)
                 file = self._file
         file.add(event)
 
@@ -133,10 +133,11 @@ class Recorder:
 class _EventFile:
     """One file, and the thread that appends to it."""
 
-    def __init__(self, folder: Path, header: Header) -> None:
+    def __init__(self, folder: Path, header: Header, now: Callable[[], float]) -> None:
         host = re.sub(r"[^A-Za-z0-9.]+", "-", header.host)[:64]
         self._name = f"events-{header.source}-{host}-{header.pid}"
         self._folder = folder
+        self._now = now
         self._header = _encode(header) + b"\n"
         self._path: Path | None = None
         self._descriptor = -1
@@ -184,7 +185,7 @@ class _EventFile:
                 return
 
     def _append(self, lines: Sequence[bytes]) -> None:
-        marker = _encode(Lost(self._lost)) + b"\n" if self._lost else b""
+        marker = _encode(Lost(self._lost, self._now())) + b"\n" if self._lost else b""
         try:
             if self._descriptor < 0:
                 self._open()
