@@ -166,9 +166,9 @@ class _EventFile:
                 "what was recorded last is missing"
             )
         if self._lost_in_all:
+            what = "1 event" if self._lost_in_all == 1 else f"{self._lost_in_all:,} events"
             raise RecordingError(
-                f"the recording {str(where)!r} lacks {self._lost_in_all:,} events that could not be written: "
-                f"{self._reason}"
+                f"the recording {str(where)!r} lacks {what} that could not be written: {self._reason}"
             )
 
     def _run(self) -> None:
