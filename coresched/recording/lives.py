@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -125,7 +125,7 @@ def turns_of(life: Life, requests: Sequence[Request]) -> Turns:
     done = [event.ended_s for event in turns.events if isinstance(event, Inference)]
     for stage in life.stages:
         before = sum(ended_s <= stage.started_s for ended_s in done)
-        after = bisect_right(begun, stage.ended_s)
+        after = bisect_left(begun, stage.ended_s)
         turns.events.append(
             EnvironmentStage(
                 stage.sample,

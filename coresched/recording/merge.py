@@ -6,7 +6,7 @@ label that no harness recorded is one life, whose turns are the requests that we
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -97,22 +97,15 @@ def merge(sources: Sources) -> Recording:
             continue
         each, astray = distribute(requests, own)
         made = [turns_of(life, some) for life, some in zip(own, each, strict=True)]
-        faults += _told(label, made, astray)
-        samples += _named(_lasting(own, made, faults))
+        samples += _named(_lasting(own, made, astray, faults))
     samples.sort(key=lambda sample: (sample.admitted_s, sample.sample))
     batch = next((one.header.batch for one in sources.each if one.header.batch is not None), None)
     return Recording(sources.began_at, samples, batch, faults)
 
 
-def _told(label: str, made: Iterable[Turns], astray: int) -> list[str]:
-    astray += sum(turns.astray for turns in made)
-    if not astray:
-        return []
-    what = "1 request is" if astray == 1 else f"{astray:,} requests are"
-    return [f"sample {label!r}: {what} outside of its turns and not counted"]
-
-
-def _lasting(lives: Sequence[Life], made: Sequence[Turns], faults: list[str]) -> list[RecordedSample]:
+def _lasting(
+    lives: Sequence[Life], made: Sequence[Turns], astray: int, faults: list[str]
+) -> list[RecordedSample]:
     """All lives but those that never ended and were begun again, by who took over from a dead process."""
     lasting: list[RecordedSample] = []
     for place, (life, turns) in enumerate(zip(lives, made, strict=True)):
@@ -120,6 +113,10 @@ def _lasting(lives: Sequence[Life], made: Sequence[Turns], faults: list[str]) ->
             faults.append(f"sample {life.sample!r}: it did not end and was begun again; only that is counted")
         else:
             lasting.append(_recorded(life, turns))
+            astray += turns.astray
+    if astray:
+        what = "1 request is" if astray == 1 else f"{astray:,} requests are"
+        faults.append(f"sample {lives[0].sample!r}: {what} outside of its turns and not counted")
     return lasting
 
 
