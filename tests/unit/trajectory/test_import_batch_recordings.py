@@ -105,7 +105,7 @@ def test_a_turn_without_usage_is_reported_with_what_would_help(tmp_path: Path) -
     )
     assert [one.id for one in found] == ["a"]
     (skipped,) = report.skipped
-    assert skipped.startswith(f"{tmp_path}, sample \"b\": turn 1 has no usage; record in the transport")
+    assert skipped.startswith(f'{tmp_path}, sample "b": turn 1 has no usage; record in the transport')
 
 
 def test_files_of_a_recording_are_refused_one_by_one(tmp_path: Path) -> None:
