@@ -143,7 +143,8 @@ class _EventFile:
         self._descriptor = -1
         self._length = 0
         self._torn = False
-        self._lost = 0  # since the last line that was written
+        self._losing = threading.Lock()
+        self._lost = 0  # which the file does not tell yet
         self._lost_in_all = 0
         self._reason = ""
         self._pending: SimpleQueue[RecordedEvent | None] = SimpleQueue()
@@ -180,21 +181,23 @@ class _EventFile:
             if lines:
                 self._append(lines)
             if None in events:
+                if self._lost:
+                    self._append([])  # which tells it, if the disk takes that
                 if self._descriptor >= 0:
                     os.close(self._descriptor)
                 return
 
     def _append(self, lines: Sequence[bytes]) -> None:
-        marker = _encode(Lost(self._lost, self._now())) + b"\n" if self._lost else b""
+        with self._losing:
+            lost, self._lost = self._lost, 0
+        marker = _encode(Lost(lost, self._now())) + b"\n" if lost else b""
         try:
             if self._descriptor < 0:
                 self._open()
             head = self._header if self._length == 0 else b""
             self._write(head + marker + b"".join(lines))
         except OSError as error:
-            self._lose(len(lines), error.strerror or str(error))
-        else:
-            self._lost = 0
+            self._lose(len(lines), error.strerror or str(error), told=lost)
 
     def _open(self) -> None:
         number = 0
@@ -224,11 +227,13 @@ class _EventFile:
         self._length += total
         self._torn = False
 
-    def _lose(self, count: int, reason: str) -> None:
-        first = not self._lost_in_all
-        self._lost += count
-        self._lost_in_all += count
-        self._reason = reason
+    def _lose(self, count: int, reason: str, told: int = 0) -> None:
+        """Count lost events; `told` are counted already, and were to be told in the file."""
+        with self._losing:
+            first = not self._lost_in_all
+            self._lost += count + told
+            self._lost_in_all += count
+            self._reason = reason
         if first:
             _logger.warning(
                 "cannot write the recording %s: %s; the run goes on, and its recording will lack events",

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from coresched.errors import InputError
+from coresched.recording import writer
 from coresched.recording.events import Admission, Completion
 from coresched.recording.reader import read_sources, recording_files
 from coresched.recording.writer import Recorder, RecordingError
@@ -151,3 +152,34 @@ def test_a_folder_that_went_away_is_an_error_at_the_end(
     with pytest.raises(RecordingError, match=r"lacks 1 event .*: No such file or directory"):
         recorder.close()
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+def test_a_disk_that_hangs_holds_up_nobody_and_what_does_not_fit_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, begun, write_now = threading.Event(), threading.Event(), os.write
+
+    def write(descriptor: int, data: bytes) -> int:
+        begun.set()
+        go_on.wait()
+        return write_now(descriptor, data)
+
+    monkeypatch.setattr(writer, "MOST_PENDING", 3)
+    monkeypatch.setattr(os, "write", write)
+    recorder = Recorder(tmp_path, "harness")
+    recorder.write(Admission("0", 0.0))
+    begun.wait()
+    for number in range(1, 6):
+        recorder.write(Admission(str(number), number))
+    monkeypatch.setattr(writer, "CLOSE_S", 0.01)
+    file = recorder._file
+    assert file is not None
+    with pytest.raises(RecordingError, match=r"was not written to its end within 0.01 s"):
+        recorder.close()
+    go_on.set()
+    file._thread.join()
+    (path,) = recording_files(tmp_path)
+    assert [line.get("sample") for line in lines(path)[1:]] == ["0", None, "1", "2", "3"]
+    assert lines(path)[2]["count"] == 2
+    with pytest.raises(RecordingError, match=r"lacks 2 events .*: the disk does not keep up"):
+        file.close()
