@@ -85,7 +85,7 @@ class Recorder:
         self._batch = batch
         self._zero = time.monotonic()
         self._clock_zero_s = time.time()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a garbage collection may record in the middle of it
         self._file: _EventFile | None = None
         self._closed = False
         _recorders.add(self)
@@ -126,7 +126,7 @@ class Recorder:
         )
 
     def _forked(self) -> None:
-        self._lock = threading.Lock()  # which may have been held
+        self._lock = threading.RLock()  # the old one may have been held
         self._file = None  # the parent's, whose thread is not here
 
 
@@ -143,7 +143,7 @@ class _EventFile:
         self._descriptor = -1
         self._length = 0
         self._torn = False
-        self._losing = threading.Lock()
+        self._losing = threading.RLock()  # a garbage collection may record in the middle of it
         self._lost = 0  # which the file does not tell yet
         self._lost_in_all = 0
         self._reason = ""
@@ -177,8 +177,7 @@ class _EventFile:
             events = [self._pending.get()]
             while not self._pending.empty():
                 events.append(self._pending.get())
-            lines = [_encode(event) + b"\n" for event in events if event is not None]
-            if lines:
+            if lines := self._lines(events):
                 self._append(lines)
             if None in events:
                 if self._lost:
@@ -186,6 +185,16 @@ class _EventFile:
                 if self._descriptor >= 0:
                     os.close(self._descriptor)
                 return
+
+    def _lines(self, events: Sequence[RecordedEvent | None]) -> list[bytes]:
+        lines = []
+        for event in events:
+            if event is not None:
+                try:
+                    lines.append(_encode(event) + b"\n")
+                except UnicodeEncodeError as error:  # half a surrogate pair, out of an error's message
+                    self._lose(1, str(error))
+        return lines
 
     def _append(self, lines: Sequence[bytes]) -> None:
         with self._losing:
