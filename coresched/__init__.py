@@ -17,6 +17,7 @@ from coresched.client.errors import (
 )
 from coresched.client.label import label
 from coresched.core import ChainAdvancingQueue, LoadBoundedRouter, RoutingPrefixPolicy, Waiting
+from coresched.recording.writer import RecordingError
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,7 @@ __all__ = [
     "ChainAdvancingQueue",
     "LeaseExpiredError",
     "LoadBoundedRouter",
+    "RecordingError",
     "RoutingPrefixPolicy",
     "SampleEndedError",
     "SampleTakenError",

@@ -16,6 +16,7 @@ from coresched.gateway.fleet import Fleet
 from coresched.gateway.server import Limits, RunningGateway, running
 from coresched.gateway.workers import Worker
 from coresched.listen import TcpAddress
+from coresched.recording.requests import RequestRecord
 
 CHAT = "/v1/chat/completions"
 NEVER_S = 3600.0
@@ -101,7 +102,11 @@ class Running:
 
 @asynccontextmanager
 async def gateway(
-    *workers: FakeWorker, load_bound: float = 1.25, failures_to_out: int = 3, **limits: Any
+    *workers: FakeWorker,
+    load_bound: float = 1.25,
+    failures_to_out: int = 3,
+    record: RequestRecord | None = None,
+    **limits: Any,
 ) -> AsyncIterator[Running]:
     """A gateway before these workers, which are started first. Health checks only if an interval is given."""
     for worker in workers:
@@ -115,7 +120,7 @@ async def gateway(
         notify=lambda worker, line: changes.put_nowait(line),
     )
     settings = Limits(**{"health_interval_s": NEVER_S, **limits})
-    async with running(fleet, settings, TcpAddress("127.0.0.1", 0)) as started:
+    async with running(fleet, settings, TcpAddress("127.0.0.1", 0), record) as started:
         yield Running(f"http://{started.address}", fleet, list(workers), changes, started)
     assert sum(fleet.in_flight().values()) == 0
     for worker in workers:

@@ -82,6 +82,12 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="N",
         help="failures in a row after which a worker is out (default %(default)s)",
     )
+    parser.add_argument(
+        "--record",
+        metavar="FOLDER",
+        help="write down each request with its usage, for `coresched trace import` and `coresched report`; "
+        "harnesses may record into the same folder",
+    )
     add_grace(parser, what="open requests")
     add_logging(parser)
     parser.set_defaults(run=run)
@@ -99,6 +105,8 @@ def _run(args: argparse.Namespace) -> int:
     from coresched.gateway.server import Limits, serve
     from coresched.gateway.workers import checked_workers, worker_at
     from coresched.listen import TcpAddress, listen_address, two_addresses
+    from coresched.recording.requests import RequestRecord
+    from coresched.recording.writer import RecordingError
 
     def announce(listening: str) -> None:
         print(f"coresched gateway: listening on {listening}", flush=True)
@@ -139,6 +147,7 @@ def _run(args: argparse.Namespace) -> int:
             "metrics_open_to_all",
             f"--metrics {metrics} is not loopback: whoever reaches it may read the URLs of workers",
         )
+    record = None if args.record is None else RequestRecord(args.record, "gateway", field="--record")
     serving = serve(
         fleet,
         limits,
@@ -147,6 +156,7 @@ def _run(args: argparse.Namespace) -> int:
         announce=announce,
         metrics=metrics,
         announce_metrics=lambda url: print(f"coresched gateway: metrics at {url}", flush=True),
+        record=record,
     )
     try:
         import uvloop
@@ -154,6 +164,12 @@ def _run(args: argparse.Namespace) -> int:
         asyncio.run(serving)
     else:
         uvloop.run(serving)
+    if record is not None:
+        try:
+            record.close()
+        except RecordingError as error:
+            event(_logger, logging.ERROR, "recording_incomplete", str(error))
+            return 1
     return 0
 
 

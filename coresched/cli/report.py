@@ -1,7 +1,8 @@
-"""`coresched report`: what replays measured, as a page and as a trace to browse."""
+"""`coresched report`: what replays and recorded runs measured, as a page and as a trace to browse."""
 
 import argparse
 import json
+import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -16,18 +17,28 @@ if TYPE_CHECKING:
     from coresched.lab.replay.recorded import RecordedRun
 
 
+_MOST_FAULTS = 20
+
+
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     parser = add_command(
         commands,
         "report",
-        summary="draw replays, or compare them",
-        description="Draw what `coresched replay` left in its folders: completion, requests in flight, load\n"
-        "of each worker, cache reuse by turn, what each trajectory did when. Several folders are\n"
-        "compared, the first being the reference; they must have replayed the same workload. A replay\n"
-        "that was stopped is drawn up to there.",
+        summary="draw replays and recorded runs, or compare them",
+        description="Draw what `coresched replay` left in its folders, or what a harness and gateways have\n"
+        "recorded there: completion, requests in flight, load of each worker, cache reuse by turn,\n"
+        "what each trajectory did when. Several folders are compared, the first being the reference;\n"
+        "they must have replayed the same workload, or recorded the same samples. A run that was\n"
+        "stopped is drawn up to there.",
         example="coresched report stock coordinated --report compared.html",
     )
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="the --output of a replay")
+    parser.add_argument(
+        "folders",
+        nargs="+",
+        type=Path,
+        metavar="FOLDER",
+        help="the --output of a replay, or the record= of a batch",
+    )
     add_output_options(parser, report="coresched-report.html")
     parser.add_argument(
         "--perfetto",
@@ -55,6 +66,11 @@ def run(args: argparse.Namespace) -> int:
     if report is not None and args.perfetto is not None and report.resolve() == args.perfetto.resolve():
         raise InputError(f"--report and --perfetto are both {str(report)!r}; give each its own file")
     runs = _recorded(args.folders)
+    for one in runs:
+        for fault in one.faults[:_MOST_FAULTS]:
+            print(f"{one.name}: {fault}", file=sys.stderr)
+        if len(one.faults) > _MOST_FAULTS:
+            print(f"{one.name}: {len(one.faults) - _MOST_FAULTS:,} more", file=sys.stderr)
     if report is not None:
         write_whole(report, replay_page(runs), "--report")
     if args.perfetto is not None:
@@ -95,6 +111,6 @@ def _recorded(folders: list[Path]) -> "list[RecordedRun]":
         if other.digest != runs[0].digest:
             raise InputError(
                 f"{str(given)!r} replayed other prompts than {str(folders[0])!r}; compare replays of the "
-                "same traces, --seed and --token-ids"
+                "same traces, --seed and --token-ids, or recordings of the same samples"
             )
     return runs

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from coresched.cli.terminal import stdout_console
 from coresched.files import require_writable
+from coresched.recording.reader import recording_files
 from coresched.trajectory.importers.formats import FORMATS
 from coresched.trajectory.importers.run import ImportReport, import_traces, recording
 from coresched.trajectory.writer import write_trajectories
@@ -31,6 +32,7 @@ and the rest is imported: exit code 1. Nothing could be imported: exit code 2.
 example:
   coresched trace import runs/*.traj.json --output runs.jsonl.zst
   coresched trace import logs/*.eval --from inspect --output evals.jsonl
+  coresched trace import recorded/ --output batch.jsonl
 """
 
 
@@ -45,13 +47,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Import the files. Returns 1 if a record was skipped."""
-    require_writable(Path(args.output), "--output", [Path(recording(name)) for name in args.files])
+    require_writable(Path(args.output), "--output", _inputs(args.files))
     report = ImportReport()
     write_trajectories(args.output, import_traces(args.files, report, args.form))
     _list("skipped", report.skipped)
     _list("left out, as the clock cannot be right", report.anomalies)
     _summarise(args.output, report)
     return 1 if report.skipped else 0
+
+
+def _inputs(names: list[str]) -> list[Path]:
+    return [path for name in names for path in (Path(recording(name)), *recording_files(name))]
 
 
 def _list(what: str, lines: list[str]) -> None:
@@ -84,6 +90,9 @@ def _summarise(output: str, report: ImportReport) -> None:
         what = f"a prompt got shorter, which a trace cannot say: imported too long by {most} at the most"
         label = "" if report.compacted else "context"
         facts.add_row(label, what, _number(report.overstated, "trajectory", "trajectories"))
+    if report.cut_short:
+        what = "it did not complete: imported up to where it ended"
+        facts.add_row("cut short", what, _number(report.cut_short, "sample"))
     if report.anomalies:
         facts.add_row("clocks", "left out, listed above", _number(len(report.anomalies), "duration"))
     if report.skipped:

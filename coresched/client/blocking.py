@@ -9,6 +9,7 @@ from types import TracebackType
 from coresched.client.blocks import BatchBase, LocalEnvironment, LocalTurn
 from coresched.client.local import BatchReport, LocalBatch
 from coresched.client.residency import LocalResident
+from coresched.client.recorded import end_recording_here
 
 
 class _Wait:
@@ -57,6 +58,7 @@ class Environment(LocalEnvironment):
 
     def __enter__(self) -> Environment:
         wait = _Wait()
+        self._record.requested()
         self._local.request_environment(self._sample, wait)
         try:
             wait.wait()
@@ -102,6 +104,9 @@ class Sample:
     def __init__(self, local: LocalBatch, id: str, admitted: bool = False) -> None:
         self._local = local
         self._admitted = admitted  # and not entered
+        self._record = local.record.sample(id)
+        if admitted:
+            self._record.admitted()
         self.id = id
 
     def inference(self, exclude: Collection[str] = ()) -> Turn:
@@ -134,9 +139,11 @@ class Sample:
         self._local.enter(self.id)
         wait = _Wait()
         try:
+            self._record.submitted()
             self._local.submit(self.id, wait)
             wait.wait()
             self._local.granted(self.id)
+            self._record.admitted()
         except BaseException:
             self._local.leave(self.id, failed=True)
             raise
@@ -146,6 +153,7 @@ class Sample:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._local.leave(self.id, failed=kind is not None)
+        self._record.ended(failed=kind is not None)
 
 
 class Batch(BatchBase):
@@ -203,3 +211,4 @@ class Batch(BatchBase):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._local.close()
+        end_recording_here(self._local.record, kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
@@ -14,13 +15,15 @@ from coresched.client.local import BatchReport, LocalBatch
 from coresched.client.turn import TurnFace, checked_exclude
 from coresched.core.checks import check_positive
 from coresched.core.ring import LoadBoundedRouter
+from coresched.recording.events import BatchOptions
+from coresched.recording.harness import BatchRecord
 
 
 class LocalTurn(TurnFace):
     """One model call, routed by the batch's own router if it has workers."""
 
     def __init__(self, local: LocalBatch, label: str, exclude: Collection[str]) -> None:
-        super().__init__(label)
+        super().__init__(label, local.record.turn(label))
         self._local = local
         self._exclude = checked_exclude(exclude)
 
@@ -29,6 +32,7 @@ class LocalTurn(TurnFace):
 
     def _end(self, failed: bool) -> None:
         if self._closed():
+            self._record.ended(failed)
             self._local.end_inference(self.label, self.worker, failed)
 
 
@@ -42,6 +46,7 @@ class LocalEnvironment(ABC):
     def __init__(self, local: LocalBatch, sample: str, max_s: float | None) -> None:
         self._local = local
         self._sample = sample
+        self._record = local.record.stage(sample)
         self._max_s = None if max_s is None else check_positive(max_s, "max_s")
         self._timer: Timer | None = None
         self._open = False
@@ -55,6 +60,7 @@ class LocalEnvironment(ABC):
     def _granted(self) -> None:
         self._open = True
         self.queue_s = self._local.granted(self._sample)
+        self._record.started()
         if self._max_s is not None:
             expire = partial(self._local.expire_environment, self._sample)
             self._timer = self._start_timer(self._max_s, expire)
@@ -63,6 +69,7 @@ class LocalEnvironment(ABC):
         if not self._open:
             return
         self._open = False
+        self._record.ended(failed)
         if self._timer is not None:
             self._timer.cancel()
         expired = self._local.end_environment(self._sample, failed)
@@ -84,6 +91,7 @@ class BatchBase:
         workers: Iterable[str] | Mapping[str, float] | None = None,
         load_bound: float = 1.25,
         resident_concurrency: int | None = None,
+        record: str | os.PathLike[str] | None = None,
     ) -> None:
         """
         `sample_concurrency` (C_S, at least 1) samples are admitted and unfinished at a time, in the order in
@@ -94,7 +102,9 @@ class BatchBase:
         None for no cap) samples are inside `sample.resident()` at a time, first come, first served. With
         `workers` (names, or a mapping from name to weight) every turn is routed by its sample's id: to its
         home worker while that one's requests in flight are at most `load_bound` times the mean, the new one
-        counted, else to the next that qualifies.
+        counted, else to the next that qualifies. `record` is a folder in which the batch's times are written
+        down; it is made if it is not there, and others may record into it too. Leaving the batch raises
+        RecordingError if something was not written.
 
         Raises TypeError or ValueError for a bad option.
         """
@@ -111,7 +121,12 @@ class BatchBase:
             raise ValueError(
                 "workers must name at least one worker, got none; leave it out to route elsewhere"
             )
-        self._local = LocalBatch(coordinator, None if workers is None else router)
+        options = BatchOptions(
+            sample_concurrency, environment_concurrency, environment_policy, float(band_s), float(bucket_s)
+        )
+        self._local = LocalBatch(
+            coordinator, None if workers is None else router, BatchRecord(record, options)
+        )
 
     def report(self) -> BatchReport:
         """Times of every sample and of the whole so far; after the batch has ended, the final ones."""

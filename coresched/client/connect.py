@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -24,6 +25,7 @@ def connect(
     ca: str | Path | None = None,
     certificate: str | Path | None = None,
     key: str | Path | None = None,
+    record: str | os.PathLike[str] | None = None,
     workers: None = None,
     load_bound: None = None,
     resident_concurrency: int | None = None,
@@ -36,13 +38,14 @@ def connect(
     silent for `grace_s` (1 to 3600 seconds) has left, and what it held goes to others; a service that does
     not answer for so long is given up. With `keep_open` the batch stays when its last process leaves, until
     it is closed. `token`, `ca`, `certificate` and `key` are as in `coresched.client.credentials`.
+    `record` is a folder for the times of this process, by its own clock, as with `coresched.Batch`.
 
     Raises TypeError or ValueError for a bad option or target; entering it raises ValueError if the service
     refuses one or the batch has others, SessionLostError if the service does not answer. A service that has
     not answered for 2.5 s is noted by a warning of the logger "coresched.client".
     """
     from coresched.client.remote.async_batch import RemoteBatch
-    from coresched.client.remote.options import Connection, checked, refuse_workers
+    from coresched.client.remote.options import Connection, checked, record_of, refuse_workers
 
     refuse_workers(workers, load_bound)
     asked = checked(
@@ -58,7 +61,7 @@ def connect(
     )
     connection = Connection(target=target, token=token, ca=ca, certificate=certificate, key=key)
     connection.check()
-    return RemoteBatch(connection, asked)
+    return RemoteBatch(connection, asked, record_of(record, asked))
 
 
 def connect_blocking(
@@ -76,13 +79,14 @@ def connect_blocking(
     ca: str | Path | None = None,
     certificate: str | Path | None = None,
     key: str | Path | None = None,
+    record: str | os.PathLike[str] | None = None,
     workers: None = None,
     load_bound: None = None,
     resident_concurrency: int | None = None,
 ) -> blocking_batch.RemoteBatch:
     """The same as `coresched.connect`, for threads: `with connect(...) as batch`."""
     from coresched.client.remote.blocking_batch import RemoteBatch
-    from coresched.client.remote.options import Connection, checked, refuse_workers
+    from coresched.client.remote.options import Connection, checked, record_of, refuse_workers
 
     refuse_workers(workers, load_bound)
     asked = checked(
@@ -98,4 +102,4 @@ def connect_blocking(
     )
     connection = Connection(target=target, token=token, ca=ca, certificate=certificate, key=key)
     connection.check()
-    return RemoteBatch(connection, asked)
+    return RemoteBatch(connection, asked, record_of(record, asked))

@@ -9,6 +9,7 @@ from types import TracebackType
 from coresched.client.blocks import BatchBase, LocalEnvironment, LocalTurn
 from coresched.client.local import BatchReport, LocalBatch
 from coresched.client.residency import LocalResident
+from coresched.client.recorded import end_recording
 
 
 def check_loop(home: asyncio.AbstractEventLoop) -> None:
@@ -80,6 +81,7 @@ class Environment(LocalEnvironment):
     async def __aenter__(self) -> Environment:
         check_loop(self._loop)
         wait = _Wait()
+        self._record.requested()
         self._local.request_environment(self._sample, wait)
         try:
             await wait.wait()
@@ -132,6 +134,9 @@ class Sample:
     ) -> None:
         self._local = local
         self._admitted = admitted  # and not entered
+        self._record = local.record.sample(id)
+        if admitted:
+            self._record.admitted()
         self._loop = loop
         self.id = id
 
@@ -166,9 +171,11 @@ class Sample:
         self._local.enter(self.id)
         wait = _Wait()
         try:
+            self._record.submitted()
             self._local.submit(self.id, wait)
             await wait.wait()
             self._local.granted(self.id)
+            self._record.admitted()
         except BaseException:
             self._local.leave(self.id, failed=True)
             raise
@@ -178,6 +185,7 @@ class Sample:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._local.leave(self.id, failed=kind is not None)
+        self._record.ended(failed=kind is not None)
 
 
 class Batch(BatchBase):
@@ -242,3 +250,4 @@ class Batch(BatchBase):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._local.close()
+        await end_recording(self._local.record, kind)

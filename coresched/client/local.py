@@ -20,6 +20,7 @@ from coresched.client.turn import ROUTING_HEADER as ROUTING_HEADER
 from coresched.client.turn import SESSION_HEADER as SESSION_HEADER
 from coresched.core.checks import check_label, check_several
 from coresched.core.ring import LoadBoundedRouter
+from coresched.recording.harness import NOT_RECORDED, BatchRecord
 
 _ENDED = ("finished", "withdrawn")
 
@@ -48,7 +49,13 @@ class Waiter(Protocol):
 class LocalBatch:
     """The steps of a batch inside this process. Safe for several threads; no step waits for a slot."""
 
-    def __init__(self, coordinator: Coordinator, router: LoadBoundedRouter | None) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        router: LoadBoundedRouter | None,
+        record: BatchRecord = NOT_RECORDED,
+    ) -> None:
+        self.record = record
         self._coordinator = coordinator
         self._router = router
         self._lock = threading.Lock()
@@ -135,6 +142,7 @@ class LocalBatch:
     def offer(self, names: Iterable[str]) -> None:
         """Make samples known for `seek` to take, in order; those known already stay as they are."""
         checked = checked_ids(names)
+        self.record.offered(checked)
         with self._lock:
             now = self._now()
             for name in checked:

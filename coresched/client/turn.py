@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from coresched.client.label import Scope, check_header_text, end_scope, open_scope
 from coresched.core.checks import check_several
+from coresched.recording.harness import TurnRecord
 
 ROUTING_HEADER = (
     "x-smg-routing-key"  # the consistent-hash key of the SGLang Model Gateway; SGLang reads it too
@@ -26,7 +27,8 @@ def checked_exclude(exclude: Collection[str]) -> tuple[str, ...]:
 class TurnFace:
     """A turn's label, the worker it was routed to, and the headers that carry the label."""
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, record: TurnRecord) -> None:
+        self._record = record
         self._scope: Scope | None = None  # while the turn is open
         self.label = label
         """The trajectory label, which is the sample's id."""
@@ -39,8 +41,20 @@ class TurnFace:
         text = check_header_text(self.label, "a sample id")
         return {ROUTING_HEADER: text, SESSION_HEADER: text}
 
+    def usage(self, *, prompt_tokens: int, cached_tokens: int | None = None, output_tokens: int) -> None:
+        """The usage of the answer, for the recording of the batch, if it has one; the last one told counts.
+
+        `prompt_tokens` is the whole prompt, cached tokens included, `output_tokens` all that was generated.
+        What a recording transport or gateway saw of the same turn comes before it. Raises TypeError or
+        ValueError for counts that cannot be, RuntimeError outside of the turn's block.
+        """
+        self._record.usage(prompt_tokens, cached_tokens, output_tokens)
+        if self._scope is None:
+            raise RuntimeError("a turn takes its usage while its block is open; call usage() inside it")
+
     def _opened(self, worker: str | None) -> None:
         self.worker = worker
+        self._record.began(worker)
         self._scope = open_scope(self.label, worker)
 
     def _closed(self) -> bool:

@@ -14,6 +14,7 @@ from coresched.gateway.pool import Connections, NoConnectionError
 from coresched.gateway.refusal import RefusedError
 from coresched.gateway.traffic import Traffic
 from coresched.gateway.workers import Worker
+from coresched.recording.requests import AttemptRecord, RequestRecord
 
 
 class Call(NamedTuple):
@@ -33,12 +34,19 @@ class Forwarder:
     """Sends calls to the workers of a fleet; for one event loop."""
 
     def __init__(
-        self, fleet: Fleet, connections: Connections, traffic: Traffic, *, retry_after_s: int
+        self,
+        fleet: Fleet,
+        connections: Connections,
+        traffic: Traffic,
+        *,
+        retry_after_s: int,
+        record: RequestRecord | None = None,
     ) -> None:
         self.fleet = fleet
         self.traffic = traffic
         self._connections = connections
         self._retry_after_s = retry_after_s
+        self._record = record
 
     async def forward(
         self, request: web.BaseRequest, call: Call, *, last: Callable[[], bool]
@@ -55,15 +63,20 @@ class Forwarder:
         failed: list[Worker] = []
         while True:
             worker = self._worker(call, failed)
+            attempt = None
+            if self._record is not None and call.label is not None:
+                attempt = self._record.attempt(call.label, worker.name)
             try:
                 connection = await self._connection(worker)
                 if connection is not None:
                     try:
                         await self._ask(request.method, connection, worker, call, kept)
-                        return await self._passed_on(request, connection, worker, call, last)
+                        return await self._passed_on(request, connection, worker, call, last, attempt)
                     finally:
                         self._connections.give_back(worker, connection)
             finally:
+                if attempt is not None:
+                    attempt.ended("it got no whole answer")  # unless it did
                 if call.label is not None:
                     self.fleet.release(worker)
             if failed:
@@ -123,6 +136,7 @@ class Forwarder:
         worker: Worker,
         call: Call,
         last: Callable[[], bool],
+        attempt: AttemptRecord | None,
     ) -> web.StreamResponse:
         try:
             kept = headers.to_client(connection.headers, worker.name)
@@ -130,7 +144,12 @@ class Forwarder:
             self._refuse_failure(worker, str(error))
         if call.label is not None:
             self.traffic.answered(connection.status)
+        if attempt is not None:
+            attempt.answered(connection.status, dict(connection.headers))
         if connection.body is not None:
+            if attempt is not None:
+                attempt.piece(connection.body)
+                attempt.ended()
             if call.label is not None:
                 self.traffic.whole(call.arrived)
             return web.Response(
@@ -140,7 +159,7 @@ class Forwarder:
         if last():
             answer.force_close()
         await answer.prepare(request)
-        await self._stream(request, connection, answer, worker, call)
+        await self._stream(request, connection, answer, worker, call, attempt)
         return answer
 
     async def _stream(
@@ -150,6 +169,7 @@ class Forwarder:
         answer: web.StreamResponse,
         worker: Worker,
         call: Call,
+        attempt: AttemptRecord | None,
     ) -> None:
         """Pass the body on as it comes. If it breaks off, so does the client's connection."""
         measured = call.label is not None
@@ -165,7 +185,11 @@ class Forwarder:
             if not begun:
                 begun = True
                 self.traffic.first_byte(call.arrived)
+            if attempt is not None:
+                attempt.piece(piece)
             if not piece:
+                if attempt is not None:
+                    attempt.ended()
                 if measured:
                     self.traffic.ended(call.arrived)
                 return

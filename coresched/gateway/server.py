@@ -23,6 +23,7 @@ from coresched.gateway.refusal import RefusedError, answer
 from coresched.gateway.traffic import Traffic
 from coresched.http_server import Connection, listen, remove_socket
 from coresched.listen import TcpAddress, UnixAddress
+from coresched.recording.requests import RequestRecord
 
 _MOST_DESCRIPTORS = 65536
 
@@ -77,7 +78,10 @@ class RunningGateway:
 
 @asynccontextmanager
 async def running(
-    fleet: Fleet, limits: Limits, address: TcpAddress | UnixAddress
+    fleet: Fleet,
+    limits: Limits,
+    address: TcpAddress | UnixAddress,
+    record: RequestRecord | None = None,
 ) -> AsyncIterator[RunningGateway]:
     """A gateway that accepts connections, after one check of all workers; in the end it ends at once.
 
@@ -91,7 +95,11 @@ async def running(
         to_workers = Connections(fleet.workers, connect_timeout_s=limits.connect_timeout_s)
         traffic = Traffic()
         forwarder = Forwarder(
-            fleet, to_workers, traffic, retry_after_s=max(1, ceil(limits.health_interval_s))
+            fleet,
+            to_workers,
+            traffic,
+            retry_after_s=max(1, ceil(limits.health_interval_s)),
+            record=record,
         )
         gateway = Gateway(forwarder, label_fields=limits.label_fields, max_body_bytes=limits.max_body_bytes)
         connections = web.Server(gateway.handle, handler_cancellation=True)
@@ -121,6 +129,7 @@ async def serve(
     announce: Callable[[str], None],
     metrics: TcpAddress | UnixAddress | None = None,
     announce_metrics: Callable[[str], None] = lambda url: None,
+    record: RequestRecord | None = None,
 ) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP, then let open requests go on for `grace_s` seconds.
 
@@ -130,7 +139,7 @@ async def serve(
     """
     _allow_many_connections()
     async with AsyncExitStack() as ends:
-        gateway = await ends.enter_async_context(running(fleet, limits, address))
+        gateway = await ends.enter_async_context(running(fleet, limits, address, record))
         url = None
         if metrics is not None:
             url = await ends.enter_async_context(_metrics_endpoint(fleet, gateway.traffic, metrics))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -21,7 +22,9 @@ from coresched.client.routed import (
 from coresched.client.shared import AsyncRouter, Flight, Router
 from coresched.httpx.address import AddressBook
 from coresched.httpx.counted import counted
+from coresched.httpx.recorded import failed, sent
 from coresched.httpx.sending import LIMITS, NO_CONNECTION, check_factory
+from coresched.recording.requests import RequestRecord
 
 
 class Transport(httpx.AsyncBaseTransport):
@@ -33,7 +36,8 @@ class Transport(httpx.AsyncBaseTransport):
     LoadBoundedRouter. `router`: in their place, a SharedRouter over the same names, to share its counts
     between transports. `label_header`: carries the label to the worker; a request that has it already is
     routed by that. `inner`: makes the transport that sends, one for each event loop; by default an
-    `httpx.AsyncHTTPTransport` with as many connections as there are requests.
+    `httpx.AsyncHTTPTransport` with as many connections as there are requests. `record`: a folder in which
+    each request for a reply is written down, with its usage; closing raises RecordingError if one is missing.
 
     A request is in flight on its worker until its response body ends, however that comes. Inside an open
     turn of a Batch with workers it goes to the turn's worker, and the turn counts it. Elsewhere a request
@@ -55,6 +59,7 @@ class Transport(httpx.AsyncBaseTransport):
         router: Router | AsyncRouter | None = None,
         label_header: str = ROUTING_HEADER,
         inner: Callable[[], httpx.AsyncBaseTransport] | None = None,
+        record: str | os.PathLike[str] | None = None,
     ) -> None:
         self._book = AddressBook(workers, label_header)
         check_factory(inner)
@@ -63,6 +68,7 @@ class Transport(httpx.AsyncBaseTransport):
         self._make_inner = inner or partial(  # certificates are loaded once, not for every loop
             httpx.AsyncHTTPTransport, verify=httpx.create_ssl_context(), limits=LIMITS
         )
+        self._record = None if record is None else RequestRecord(record, "transport")
         self._lock = threading.Lock()
         # Connections refer to their loop, so weak keys would keep both; closed loops are dropped instead.
         self._inners: dict[asyncio.AbstractEventLoop, httpx.AsyncBaseTransport] = {}
@@ -75,16 +81,19 @@ class Transport(httpx.AsyncBaseTransport):
         tried: tuple[str, ...] = ()
         while True:
             flight = await self._place(claim, tried)
+            attempt = sent(self._record, request, claim.label, flight.worker)
             try:
                 addressed = self._book.addressed(request, claim.label, flight.worker)
-                return counted(await inner.handle_async_request(addressed), flight)
+                return counted(await inner.handle_async_request(addressed), flight, attempt)
             except NO_CONNECTION as error:
                 flight.end()
+                failed(attempt, error)
                 tried += (flight.worker,)
                 if not may_try_another(claim, tried, self._book.urls):
                     raise self._book.unreachable(request, tried, error) from error
-            except BaseException:
+            except BaseException as error:
                 flight.end()
+                failed(attempt, error)
                 raise
 
     async def _place(self, claim: Claim, exclude: Collection[str]) -> Flight:
@@ -120,6 +129,8 @@ class Transport(httpx.AsyncBaseTransport):
                     loop.call_soon_threadsafe(self._close_there, loop, inner)
         if here in inners:
             await inners[here].aclose()
+        if self._record is not None:
+            await asyncio.to_thread(self._record.close)
 
     def _close_there(self, loop: asyncio.AbstractEventLoop, inner: httpx.AsyncBaseTransport) -> None:
         async def close() -> None:

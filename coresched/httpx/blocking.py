@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import httpx
@@ -18,7 +19,9 @@ from coresched.client.routed import (
 from coresched.client.shared import Flight, Router
 from coresched.httpx.address import AddressBook
 from coresched.httpx.counted import counted
+from coresched.httpx.recorded import failed, sent
 from coresched.httpx.sending import LIMITS, NO_CONNECTION, check_factory
+from coresched.recording.requests import RequestRecord
 
 
 class SyncTransport(httpx.BaseTransport):
@@ -34,6 +37,7 @@ class SyncTransport(httpx.BaseTransport):
         router: Router | None = None,
         label_header: str = ROUTING_HEADER,
         inner: Callable[[], httpx.BaseTransport] | None = None,
+        record: str | os.PathLike[str] | None = None,
     ) -> None:
         self._book = AddressBook(workers, label_header)
         check_factory(inner)
@@ -43,6 +47,7 @@ class SyncTransport(httpx.BaseTransport):
             )
         self.router = own_or_given(self._book.urls, weights, router, load_bound, virtual_nodes)
         """The router given, or the SharedRouter made from the options."""
+        self._record = None if record is None else RequestRecord(record, "transport")
         self._inner = httpx.HTTPTransport(limits=LIMITS) if inner is None else inner()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -50,16 +55,19 @@ class SyncTransport(httpx.BaseTransport):
         tried: tuple[str, ...] = ()
         while True:
             flight = self._place(claim, tried)
+            attempt = sent(self._record, request, claim.label, flight.worker)
             try:
                 addressed = self._book.addressed(request, claim.label, flight.worker)
-                return counted(self._inner.handle_request(addressed), flight)
+                return counted(self._inner.handle_request(addressed), flight, attempt)
             except NO_CONNECTION as error:
                 flight.end()
+                failed(attempt, error)
                 tried += (flight.worker,)
                 if not may_try_another(claim, tried, self._book.urls):
                     raise self._book.unreachable(request, tried, error) from error
-            except BaseException:
+            except BaseException as error:
                 flight.end()
+                failed(attempt, error)
                 raise
 
     def _place(self, claim: Claim, exclude: Collection[str]) -> Flight:
@@ -70,3 +78,5 @@ class SyncTransport(httpx.BaseTransport):
     def close(self) -> None:
         """Close the connections."""
         self._inner.close()
+        if self._record is not None:
+            self._record.close()

@@ -7,22 +7,34 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 
 from coresched.client.shared import Flight
+from coresched.httpx.recorded import answered, failed
+from coresched.recording.requests import AttemptRecord
 
 WORKER = "coresched_worker"
 """Response extension: the name of the worker that answered."""
+
+LEFT = "its client left before the end of the answer"
 
 
 class _AsyncBody(httpx.AsyncByteStream):
     """Read to the end, failed, cancelled, closed or left to the garbage collection: the flight ends."""
 
-    def __init__(self, body: httpx.AsyncByteStream, flight: Flight) -> None:
+    def __init__(self, body: httpx.AsyncByteStream, flight: Flight, attempt: AttemptRecord | None) -> None:
         self._body = body
+        self._attempt = attempt
         self._flight = flight
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for part in self._body:
+                if self._attempt is not None:
+                    self._attempt.piece(part)
                 yield part
+            if self._attempt is not None:
+                self._attempt.ended()
+        except BaseException as error:
+            failed(self._attempt, error)
+            raise
         finally:
             self._flight.end()
 
@@ -31,18 +43,29 @@ class _AsyncBody(httpx.AsyncByteStream):
             await self._body.aclose()
         finally:
             self._flight.end()
+            if self._attempt is not None:
+                self._attempt.ended(LEFT)
 
 
 class _Body(httpx.SyncByteStream):
     """The same for a blocking client."""
 
-    def __init__(self, body: httpx.SyncByteStream, flight: Flight) -> None:
+    def __init__(self, body: httpx.SyncByteStream, flight: Flight, attempt: AttemptRecord | None) -> None:
         self._body = body
+        self._attempt = attempt
         self._flight = flight
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            yield from self._body
+            for part in self._body:
+                if self._attempt is not None:
+                    self._attempt.piece(part)
+                yield part
+            if self._attempt is not None:
+                self._attempt.ended()
+        except BaseException as error:
+            failed(self._attempt, error)
+            raise
         finally:
             self._flight.end()
 
@@ -51,15 +74,21 @@ class _Body(httpx.SyncByteStream):
             self._body.close()
         finally:
             self._flight.end()
+            if self._attempt is not None:
+                self._attempt.ended(LEFT)
 
 
-def counted(response: httpx.Response, flight: Flight) -> httpx.Response:
-    """The response, which now ends the flight."""
+def counted(response: httpx.Response, flight: Flight, attempt: AttemptRecord | None) -> httpx.Response:
+    """The response, which now ends the flight and its record."""
+    answered(attempt, response)
     response.extensions = {**response.extensions, WORKER: flight.worker}
     if response.is_closed:  # a transport without a network has read it already
         flight.end()
+        if attempt is not None:
+            attempt.piece(response.content)
+            attempt.ended()
     elif isinstance(response.stream, httpx.AsyncByteStream):
-        response.stream = _AsyncBody(response.stream, flight)
+        response.stream = _AsyncBody(response.stream, flight, attempt)
     else:
-        response.stream = _Body(response.stream, flight)
+        response.stream = _Body(response.stream, flight, attempt)
     return response

@@ -12,12 +12,14 @@ from coresched.batch.records import BatchSummary
 from coresched.client.embedded import check_loop
 from coresched.client.errors import BatchClosedError, ServiceError
 from coresched.client.local import BatchReport, checked_ids
+from coresched.client.recorded import end_recording
 from coresched.client.remote.async_link import CLEANUP_S, Link, Wait
 from coresched.client.remote.async_sample import Sample
 from coresched.client.remote.batching import messages
 from coresched.client.remote.options import Asked, Connection
 from coresched.client.remote.records import summary
 from coresched.client.remote.session import NOTE_S, Session
+from coresched.recording.harness import NOT_RECORDED, BatchRecord
 from coresched.v1 import batches_pb2 as pb
 
 
@@ -31,9 +33,9 @@ class RemoteBatch:
 
     _link: Link
 
-    def __init__(self, connection: Connection, asked: Asked) -> None:
+    def __init__(self, connection: Connection, asked: Asked, record: BatchRecord = NOT_RECORDED) -> None:
         self._connection = connection
-        self._session = Session(connection.target, asked, tls=connection.tls)
+        self._session = Session(connection.target, asked, tls=connection.tls, record=record)
         self._left = False
         # Waits for any admission that were cancelled: if one was granted in that moment, the same
         # request gets the same sample.
@@ -56,6 +58,7 @@ class RemoteBatch:
         """
         names = list(dict.fromkeys(checked_ids(ids)))
         self._session.check()
+        self._session.record.offered(names)
         check_loop(self._link.loop)
         for several in messages(names):
             await self._link.submit(several)
@@ -132,11 +135,15 @@ class RemoteBatch:
                 self._session.unreported(ServiceError("the service did not answer in time", "UNAVAILABLE"))
             elif kind is None:
                 leaving.result()
+        except BaseException as failure:
+            kind = type(failure)
+            raise
         finally:
             leaving.cancel()
             with suppress(asyncio.CancelledError, ServiceError, BatchClosedError):
                 await leaving
             await self._link.close()
+            await end_recording(self._session.record, kind)
 
     async def _leave(self) -> None:
         session, link = self._session, self._link

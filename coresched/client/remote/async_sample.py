@@ -31,6 +31,9 @@ class Sample:
         self.id = id
         self.link = link
         self._steps = admitted
+        self._record = link.session.record.sample(id)
+        if admitted is not None:
+            self._record.admitted()
         self._entered = False
         self._wait: Wait | None = None
         self._unsettled: asyncio.Task[None] | None = None
@@ -67,6 +70,7 @@ class Sample:
         self._entered = True
         if self._steps is None:
             steps = self._steps = session.sample(self.id, "waiting")
+            self._record.submitted()
             try:
                 await self._admission(steps)
             except BaseException:
@@ -98,6 +102,7 @@ class Sample:
             raise SampleTakenError(self.id) from None
         if not steps.move("waiting", "admitted"):
             raise steps.went()
+        self._record.admitted()
 
     def _claim(self, steps: Steps) -> Wait:
         stub, request = self.link.stub, pb.AwaitAdmissionRequest(**self.named())
@@ -144,6 +149,7 @@ class Sample:
             self._wait.give_up()  # a task of the sample that outlived it must not wait for ever
         request = self._finish(withdrawn=steps.state == "withdrawn")
         await self.end(kind if open_stage is None else type(open_stage), self.link.stub.FinishSample, request)
+        self._record.ended(failed=steps.state == "withdrawn")
         if open_stage is not None:
             raise open_stage
 
@@ -201,7 +207,7 @@ class Turn(TurnFace):
     """
 
     def __init__(self, sample: Sample, exclude: Collection[str]) -> None:
-        super().__init__(sample.id)
+        super().__init__(sample.id, sample.link.session.record.turn(sample.id))
         self._sample = sample
         self._exclude = checked_exclude(exclude)
 
@@ -239,6 +245,7 @@ class Turn(TurnFace):
     ) -> None:
         if not self._closed():
             return
+        self._record.ended(failed=kind is not None)
         sample, steps = self._sample, self._sample.steps()
         if steps.ended:
             if kind is None:
@@ -258,6 +265,7 @@ class Environment:
 
     def __init__(self, sample: Sample, max_s: float | None) -> None:
         self._sample = sample
+        self._record = sample.link.session.record.stage(sample.id)
         self._max_s = max_s
         self._open = False
         self.queue_s = 0.0
@@ -267,6 +275,7 @@ class Environment:
         sample, link, steps = self._sample, self._sample.link, self._sample.steps()
         check_loop(link.loop)
         await sample.settled()
+        self._record.requested()
         steps.take("admitted", "queued", "request_environment")
         request = pb.AcquireEnvironmentRequest(max_s=self._max_s, **sample.named())
         wait = sample.wait(link.stub.AcquireEnvironment, request)
@@ -282,6 +291,7 @@ class Environment:
             raise steps.went()
         self._open = True
         self.queue_s = reply.queue_s
+        self._record.started()
         return self
 
     async def _give_back(self, wait: Wait) -> None:
@@ -313,6 +323,7 @@ class Environment:
         if not self._open:
             return
         self._open = False
+        self._record.ended(failed=kind is not None)
         sample, steps = self._sample, self._sample.steps()
         if steps.ended:
             if kind is None:

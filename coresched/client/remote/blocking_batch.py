@@ -10,12 +10,14 @@ from types import TracebackType
 from coresched.batch.records import BatchSummary
 from coresched.client.errors import BatchClosedError, ServiceError
 from coresched.client.local import BatchReport, checked_ids
+from coresched.client.recorded import end_recording_here
 from coresched.client.remote.batching import messages
 from coresched.client.remote.blocking_link import CLEANUP_S, BlockingLink, BlockingWait
 from coresched.client.remote.blocking_sample import Sample
 from coresched.client.remote.options import Asked, Connection
 from coresched.client.remote.records import summary
 from coresched.client.remote.session import NOTE_S, Session
+from coresched.recording.harness import NOT_RECORDED, BatchRecord
 from coresched.v1 import batches_pb2 as pb
 
 
@@ -30,9 +32,9 @@ class RemoteBatch:
 
     _link: BlockingLink
 
-    def __init__(self, connection: Connection, asked: Asked) -> None:
+    def __init__(self, connection: Connection, asked: Asked, record: BatchRecord = NOT_RECORDED) -> None:
         self._connection = connection
-        self._session = Session(connection.target, asked, tls=connection.tls)
+        self._session = Session(connection.target, asked, tls=connection.tls, record=record)
         self._left = False
         # Waits for any admission that were interrupted: if one was granted in that moment, the same
         # request gets the same sample.
@@ -55,6 +57,7 @@ class RemoteBatch:
         """
         names = list(dict.fromkeys(checked_ids(ids)))
         self._session.check()
+        self._session.record.offered(names)
         for several in messages(names):
             self._link.submit(several)
 
@@ -132,11 +135,13 @@ class RemoteBatch:
         within_s = None if kind is None else CLEANUP_S
         try:
             self._leave(within_s)
-        except ServiceError:
+        except ServiceError as failure:
             if kind is None:
+                kind = type(failure)
                 raise
         finally:
             self._link.close()
+            end_recording_here(self._session.record, kind)
 
     def _leave(self, within_s: float | None) -> None:
         session, link = self._session, self._link

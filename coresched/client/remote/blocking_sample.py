@@ -30,6 +30,9 @@ class Sample:
         self.id = id
         self.link = link
         self._steps = admitted
+        self._record = link.session.record.sample(id)
+        if admitted is not None:
+            self._record.admitted()
         self._entered = False
         self._wait: BlockingWait | None = None
 
@@ -64,6 +67,7 @@ class Sample:
         self._entered = True
         if self._steps is None:
             steps = self._steps = session.sample(self.id, "waiting")
+            self._record.submitted()
             try:
                 self._admission(steps)
             except BaseException:
@@ -94,6 +98,7 @@ class Sample:
             raise
         if not steps.move("waiting", "admitted"):
             raise steps.went()
+        self._record.admitted()
 
     def _check_not_ended(self) -> None:
         if (state := self.link.submit([self.id])[0]) in ENDED:
@@ -116,6 +121,7 @@ class Sample:
             self._wait.give_up()  # a thread of the sample that outlived it must not wait for ever
         request = self._finish(withdrawn=steps.state == "withdrawn")
         self.end(kind if open_stage is None else type(open_stage), self.link.stub.FinishSample, request)
+        self._record.ended(failed=steps.state == "withdrawn")
         if open_stage is not None:
             raise open_stage
 
@@ -155,7 +161,7 @@ class Turn(TurnFace):
     """
 
     def __init__(self, sample: Sample, exclude: Collection[str]) -> None:
-        super().__init__(sample.id)
+        super().__init__(sample.id, sample.link.session.record.turn(sample.id))
         self._sample = sample
         self._exclude = checked_exclude(exclude)
 
@@ -184,6 +190,7 @@ class Turn(TurnFace):
     ) -> None:
         if not self._closed():
             return
+        self._record.ended(failed=kind is not None)
         sample, steps = self._sample, self._sample.steps()
         if steps.ended:
             if kind is None:
@@ -203,6 +210,7 @@ class Environment:
 
     def __init__(self, sample: Sample, max_s: float | None) -> None:
         self._sample = sample
+        self._record = sample.link.session.record.stage(sample.id)
         self._max_s = max_s
         self._open = False
         self.queue_s = 0.0
@@ -210,6 +218,7 @@ class Environment:
 
     def __enter__(self) -> Environment:
         sample, link, steps = self._sample, self._sample.link, self._sample.steps()
+        self._record.requested()
         steps.take("admitted", "queued", "request_environment")
         request = pb.AcquireEnvironmentRequest(max_s=self._max_s, **sample.named())
         wait = sample.wait(link.stub.AcquireEnvironment, request)
@@ -226,6 +235,7 @@ class Environment:
             raise steps.went()
         self._open = True
         self.queue_s = reply.queue_s
+        self._record.started()
         return self
 
     def _give_back(self, wait: BlockingWait) -> None:
@@ -257,6 +267,7 @@ class Environment:
         if not self._open:
             return
         self._open = False
+        self._record.ended(failed=kind is not None)
         sample, steps = self._sample, self._sample.steps()
         if steps.ended:
             if kind is None:

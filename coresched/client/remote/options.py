@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -9,6 +10,8 @@ from typing import Literal
 from coresched.batch.coordinator import Coordinator
 from coresched.client.credentials import check_connection
 from coresched.core.checks import check_label, check_positive
+from coresched.recording.events import BatchOptions
+from coresched.recording.harness import BatchRecord
 from coresched.v1 import batches_pb2 as pb
 
 _POLICIES = {"caas": pb.ENVIRONMENT_POLICY_CAAS, "fcfs": pb.ENVIRONMENT_POLICY_FCFS}
@@ -55,6 +58,21 @@ def refuse_workers(workers: object, load_bound: object) -> None:
                 f"{name} must be given to the service, by `coresched serve {flag}`{more}, not to connect; "
                 "leave it out"
             )
+
+
+def record_of(record: str | os.PathLike[str] | None, asked: Asked) -> BatchRecord:
+    """Where this process records what it does in the batch. Raises TypeError or InputError for the folder."""
+    options = asked.options
+    return BatchRecord(
+        record,
+        BatchOptions(
+            options.sample_concurrency,
+            options.environment_concurrency if options.HasField("environment_concurrency") else None,
+            "fcfs" if options.environment_policy == pb.ENVIRONMENT_POLICY_FCFS else "caas",
+            options.band_s,
+            options.bucket_s,
+        ),
+    )
 
 
 def checked(

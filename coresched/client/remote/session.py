@@ -23,6 +23,7 @@ from coresched.client.remote.options import Asked
 from coresched.client.remote.records import summary
 from coresched.client.unanswered import hint
 from coresched.core.checks import check_label
+from coresched.recording.harness import NOT_RECORDED, BatchRecord
 from coresched.v1 import batches_pb2 as pb
 
 _LONGEST_BEAT_S = 15.0  # so that the connection is never silent for as long as its keepalive asks
@@ -111,7 +112,10 @@ class Steps:
 class Session:
     """Safe for several threads. `check` raises once the session is over, whatever ended it."""
 
-    def __init__(self, target: str, asked: Asked, *, tls: bool = False) -> None:
+    def __init__(
+        self, target: str, asked: Asked, *, tls: bool = False, record: BatchRecord = NOT_RECORDED
+    ) -> None:
+        self.record = record
         self.lock = threading.RLock()
         self.asked = asked
         self.name = ""

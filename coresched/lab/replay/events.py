@@ -1,76 +1,23 @@
-"""What happens in a replay, one JSON object a line, written as it happens."""
+"""The file of a replay's events, which are written as they happen. Their kinds are those of recordings."""
 
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
 from coresched.errors import InputError
-
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
-
-
-class Event(msgspec.Struct, frozen=True, tag_field="event", omit_defaults=False):
-    """Something that happened to a sample. Times are seconds since the batch began, times `speed`."""
-
-    sample: str
-
-
-class Admission(Event, frozen=True, tag="admission"):
-    """The sample got its slot."""
-
-    at_s: Seconds
-
-
-class Inference(Event, frozen=True, tag="inference"):
-    """A turn, from the moment its request was sent to the end of its answer."""
-
-    turn: Count
-    """From 0."""
-    worker: str
-    sent_s: Seconds
-    ended_s: Seconds
-    prompt_tokens: Count
-    cached_tokens: Count | None
-    output_tokens: Count
-    first_token_s: Seconds | None
-    """Since ``sent_s``, on the engine's clock."""
-
-
-class FailedInference(Event, frozen=True, tag="failed-inference"):
-    """A request without a usable answer; unless the replay ends there, the turn is tried again."""
-
-    turn: Count
-    worker: str
-    sent_s: Seconds
-    ended_s: Seconds
-    reason: str
-
-
-class EnvironmentStage(Event, frozen=True, tag="environment"):
-    """A stage from the request for its slot over the grant to the end of the pause."""
-
-    turn: Count
-    """The turn before it."""
-    requested_s: Seconds
-    started_s: Seconds
-    ended_s: Seconds
-    duration_s: Seconds
-    """As recorded: what ``ended_s - started_s`` should be."""
-
-
-class Completion(Event, frozen=True, tag="completion"):
-    """The sample's last stage ended."""
-
-    at_s: Seconds
-
-
-AnyEvent = Admission | Inference | FailedInference | EnvironmentStage | Completion
+from coresched.recording.events import Admission as Admission
+from coresched.recording.events import AnyEvent as AnyEvent
+from coresched.recording.events import Completion as Completion
+from coresched.recording.events import EnvironmentStage as EnvironmentStage
+from coresched.recording.events import FailedInference as FailedInference
+from coresched.recording.events import Inference as Inference
+from coresched.recording.events import ReplayEvent
+from coresched.recording.events import Withdrawal as Withdrawal
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(AnyEvent).decode
+_decode = msgspec.json.Decoder(ReplayEvent).decode
 
 
 class EventLog:

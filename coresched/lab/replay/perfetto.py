@@ -1,4 +1,4 @@
-"""Replays in the Chrome trace event format, which Perfetto and chrome://tracing open.
+"""Replays and recorded runs in the Chrome trace event format, which Perfetto and chrome://tracing open.
 
 Each run is two processes there: its samples, a thread each with model calls, waits and environment stages,
 and its workers, with their requests in flight as counters.
@@ -44,8 +44,10 @@ def _run_events(run: RecordedRun, process: int) -> Iterator[dict[str, Any]]:
         elif isinstance(event, EnvironmentStage):
             if event.started_s > event.requested_s:
                 yield place | _slice("waits for a slot", event.requested_s, event.started_s, {})
-            told = {"turn": event.turn + 1, "recorded_s": event.duration_s}
-            yield place | _slice("environment", event.started_s, event.ended_s, told)
+            stage: dict[str, Any] = {} if event.turn is None else {"turn": event.turn + 1}
+            if event.duration_s is not None:
+                stage["recorded_s"] = event.duration_s
+            yield place | _slice("environment", event.started_s, event.ended_s, stage)
         elif isinstance(event, Completion):
             yield place | {"ph": "i", "s": "t", "name": "completed", "ts": event.at_s * 1e6}
     yield from _counters(run, process + 1)

@@ -13,6 +13,7 @@ from coresched.lab.replay.events import (
     EnvironmentStage,
     FailedInference,
     Inference,
+    Withdrawal,
 )
 
 
@@ -20,7 +21,7 @@ from coresched.lab.replay.events import (
 class ReplayMetrics:
     """One replay's results. Times are seconds times `speed`, fractions are 0 to 1.
 
-    What needs the whole batch is None where the replay was stopped; what the engine does not report is None.
+    What needs the whole batch is None where it was stopped; what the engine does not report is None.
     """
 
     completed_samples: int
@@ -31,9 +32,9 @@ class ReplayMetrics:
     """First admission to last completion."""
     tail_s: dict[str, float] | None
     """L_p = t_100 - t_(100-p): what the last p % of the samples take, for each p of TAIL_PERCENTS."""
-    input_tokens: int
-    output_tokens: int
-    output_tokens_per_s: float
+    input_tokens: int | None
+    output_tokens: int | None
+    output_tokens_per_s: float | None
     cache_reuse: float | None
     """Cached input tokens over input tokens."""
     new_prefill_tokens: int | None
@@ -80,15 +81,17 @@ def measure(events: Sequence[AnyEvent], *, samples: int, endpoints: Sequence[str
         workers = sorted({turn.worker for turn in turns})
     output = Counter(dict.fromkeys(workers, 0))
     for turn in turns:
-        output[turn.worker] += turn.output_tokens
-    input_tokens = sum(turn.prompt_tokens for turn in turns)
-    output_tokens = sum(turn.output_tokens for turn in turns)
+        output[turn.worker] += turn.output_tokens or 0
+    input_tokens = _sum_known(turn.prompt_tokens for turn in turns)
+    output_tokens = _sum_known(turn.output_tokens for turn in turns)
     cached = _sum_known(turn.cached_tokens for turn in turns)
     requests = [(turn.sent_s, turn.ended_s, turn.worker) for turn in turns]
     requests += [(failure.sent_s, failure.ended_s, failure.worker) for failure in failures]
     timed = [(turn, turn.first_token_s) for turn in turns if turn.first_token_s is not None]
-    decoded = sum(turn.output_tokens - 1 for turn, _ in timed)
-    late = [stage.ended_s - stage.started_s - stage.duration_s for stage in stages]
+    decoded = _sum_known(turn.output_tokens and turn.output_tokens - 1 for turn, _ in timed)
+    late = [
+        stage.ended_s - stage.started_s - stage.duration_s for stage in stages if stage.duration_s is not None
+    ]
     return ReplayMetrics(
         completed_samples=len(completed),
         turns=len(turns),
@@ -99,9 +102,9 @@ def measure(events: Sequence[AnyEvent], *, samples: int, endpoints: Sequence[str
         else None,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        output_tokens_per_s=output_tokens / elapsed if elapsed else 0.0,
+        output_tokens_per_s=_rate(output_tokens, elapsed),
         cache_reuse=None if cached is None or not input_tokens else cached / input_tokens,
-        new_prefill_tokens=None if cached is None else input_tokens - cached,
+        new_prefill_tokens=None if cached is None or input_tokens is None else input_tokens - cached,
         first_turn_cached_tokens=_sum_known(turn.cached_tokens for turn in turns if turn.turn == 0),
         mean_in_flight=sum(end - start for start, end, _ in requests) / elapsed if elapsed else 0.0,
         request_imbalance=_request_imbalance(requests, workers) if len(workers) > 1 else None,
@@ -123,7 +126,13 @@ def measure(events: Sequence[AnyEvent], *, samples: int, endpoints: Sequence[str
 
 def ended(event: AnyEvent) -> float:
     """When it was over, in seconds since the batch began."""
-    return event.at_s if isinstance(event, Admission | Completion) else event.ended_s
+    return event.at_s if isinstance(event, Admission | Completion | Withdrawal) else event.ended_s
+
+
+def _rate(tokens: int | None, elapsed_s: float) -> float | None:
+    if tokens is None:
+        return None
+    return tokens / elapsed_s if elapsed_s else 0.0
 
 
 def _sum_known(numbers: Iterable[int | None]) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from coresched.lab.replay.events import Completion, FailedInference, Inference
+from coresched.lab.replay.plan import ReplaySettings
 from coresched.lab.replay.recorded import RecordedRun
 from coresched.lab.replay.summary import ended
 from coresched.lab.replay.table import COLUMNS, table_rows, unit_of
@@ -26,7 +27,7 @@ NOTE = (
     "Gain is the makespan saved against the first run. L5 and L10 are the times the last 5 and 10 % of the "
     "samples take. Imbalance is the mean over time of the workers' deviation from an equal number of "
     "requests in flight; output imbalance is that of the tokens they generated. A dash is what a stopped "
-    "replay or a silent engine leaves unknown. Times are seconds since the batch began, times the replay's "
+    "run or a silent engine leaves unknown. Times are seconds since the batch began, times the replay's "
     "speed."
 )
 
@@ -37,7 +38,8 @@ def replay_page(runs: Sequence[RecordedRun]) -> str:
     unit = unit_of(named)
     end_s = max(ended(event) for run in runs for event in run.events) or 1.0
     loads = [(run.name, _loads(run, end_s)) for run in runs]
-    title = f"Replay of {runs[0].samples:,} trajectories, {runs[0].turns:,} turns"
+    what = "Recorded run" if runs[0].recorded else "Replay"
+    title = f"{what} of {runs[0].samples:,} trajectories, {runs[0].turns:,} turns"
     columns = [place for place, name in enumerate(COLUMNS) if name != "gain" or len(runs) > 1]
     heads = [f"{name} ({unit.name})" if name in ("makespan", "L5") else name for name in COLUMNS]
     return html_page(
@@ -106,18 +108,29 @@ SETTINGS_COLUMNS = (
 
 def _settings_row(run: RecordedRun) -> tuple[str, ...]:
     settings = run.settings
-    router = f"{settings.router}, of the service" if run.service else settings.router
+    if settings is None:  # no harness recorded the options of its batch
+        scheduled: tuple[str, ...] = ("-", "-", "-", "-")
+    else:
+        scheduled = (
+            f"{settings.sample_concurrency:,}",
+            "no cap" if settings.environment_concurrency is None else f"{settings.environment_concurrency:,}",
+            settings.environment_policy,
+            _router(run, settings),
+        )
     return (
         run.name,
-        f"{settings.sample_concurrency:,}",
-        "no cap" if settings.environment_concurrency is None else f"{settings.environment_concurrency:,}",
-        settings.environment_policy,
-        router,
+        *scheduled,
         f"{len(run.workers):,}",
-        f"{settings.speed:g}",
-        ", ".join(run.models),
+        "1" if settings is None else f"{settings.speed:g}",
+        ", ".join(run.models) or "-",
         run.started_at[:16].replace("T", " "),
     )
+
+
+def _router(run: RecordedRun, settings: ReplaySettings) -> str:
+    if run.recorded:
+        return "-"  # which the harness chose
+    return f"{settings.router}, of the service" if run.service else settings.router
 
 
 def _time_table(runs: Sequence[RecordedRun], unit: TimeUnit) -> tuple[list[str], list[tuple[str, ...]]]:
@@ -144,7 +157,7 @@ def _time_table(runs: Sequence[RecordedRun], unit: TimeUnit) -> tuple[list[str],
             f"{run.metrics.migrations:,}",
             f"{run.metrics.failed_requests:,}",
             percent_text(run.metrics.output_imbalance),
-            count_text(run.metrics.output_tokens),
+            "-" if run.metrics.output_tokens is None else count_text(run.metrics.output_tokens),
         )
         for run in runs
     ]
@@ -192,7 +205,7 @@ def reuse_by_turn(run: RecordedRun) -> Points:
     prompt: dict[int, int] = {}
     for event in run.events:
         if isinstance(event, Inference):
-            if event.cached_tokens is None:
+            if event.cached_tokens is None or event.prompt_tokens is None:
                 return []
             cached[event.turn] = cached.get(event.turn, 0) + event.cached_tokens
             prompt[event.turn] = prompt.get(event.turn, 0) + event.prompt_tokens

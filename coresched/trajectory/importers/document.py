@@ -28,7 +28,7 @@ Head = dict[str, object]
 
 @dataclass
 class Document:
-    """One file. `kind` is "document", "lines" or "zip"."""
+    """One file. `kind` is "document", "lines" or "zip"; "folder" for that of a recording."""
 
     path: str
     kind: str
@@ -56,6 +56,8 @@ class Document:
 
         Where a file is damaged, the last record says so.
         """
+        if self.kind == "folder":
+            raise Malformed("this is the folder of a recording; of the formats only recording has those")
         if self.kind == "zip":
             raise Malformed("this is a zip archive; of the formats only inspect has those")
         if self.kind == "document":
@@ -93,6 +95,8 @@ def open_document(path: str) -> Document:
 
     Raises Malformed for an empty or damaged file and one over the limit, InputError if it cannot be opened.
     """
+    if os.path.isdir(path):
+        return Document(path, "folder")
     pieces = BytesIO()
     with open_input(path) as stream:
         try:

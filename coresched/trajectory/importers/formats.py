@@ -2,6 +2,7 @@
 
 from coresched.errors import InputError
 from coresched.trajectory.importers.atif import Atif
+from coresched.trajectory.importers.batch_recording import BatchRecording
 from coresched.trajectory.importers.bfcl import Bfcl
 from coresched.trajectory.importers.document import Document
 from coresched.trajectory.importers.inspect_log import InspectLog
@@ -29,6 +30,7 @@ _IMPORTERS: tuple[Importer, ...] = (
     Mooncake(),
     Bailian(),
     Replay(),
+    BatchRecording(),
     OpenAiMessages(),
 )
 
@@ -46,6 +48,8 @@ def recognise(document: Document) -> Importer:
     """The format of a file, by its first records. Raises Malformed if it has the marks of none."""
     if document.kind == "zip":
         return FORMATS["inspect"]
+    if document.kind == "folder":
+        return FORMATS["recording"]
     if document.kind == "document" and document.content.lstrip()[:1] not in (b"{", b"["):
         begins = shown(document.content.lstrip()[:16].decode(errors="replace"))
         raise Malformed(

@@ -58,6 +58,11 @@ class Sample:
     model: str | None = None
     anomalies: list[str] = field(default_factory=list)
     """What was left out because a clock cannot have been right, one clause each."""
+    inference: str | None = None
+    """What its inference times are, where that is not what its format says; the same of durations."""
+    environment: str | None = None
+    meta: dict[str, object] = field(default_factory=dict)
+    """What else is known of it, for the meta of its trajectory."""
 
 
 @dataclass(frozen=True, slots=True)

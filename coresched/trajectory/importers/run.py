@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from coresched.errors import InputError
+from coresched.recording.reader import recording_files
 from coresched.trajectory.importers.assembly import assemble
 from coresched.trajectory.importers.document import open_document
 from coresched.trajectory.importers.formats import importer_named, recognise
@@ -41,6 +42,8 @@ class ImportReport:
     """Trajectories with a prompt that is shorter than the one before, which is imported too long."""
     overstated_tokens: int = 0
     """By how much at the most."""
+    cut_short: int = 0
+    """Samples that did not complete, imported up to where they ended."""
 
 
 def import_traces(
@@ -51,9 +54,10 @@ def import_traces(
 ) -> Iterator[Trajectory]:
     """Yields the trajectories of recordings of other tools, and fills `report`.
 
-    A path may be the folder of a replay. `form` is one of FORMATS; None: each file's is detected. An id that
-    was there before gets `~2`, `~3` and so on. Raises InputError for an unknown format and a file that cannot
-    be opened, before any work; and at the end if there was nothing that could be imported.
+    A path may be the folder of a replay or of a recording. `form` is one of FORMATS; None: each file's is
+    detected. An id that was there before gets `~2`, `~3` and so on. Raises InputError for an unknown format
+    and a file that cannot be opened, before any work; and at the end if there was nothing that could be
+    imported.
     """
     names: Sequence[str] = [recording(os.fspath(path)) for path in paths]
     importer_named(form) if form is not None else None
@@ -98,6 +102,7 @@ def _samples(
 
 def _account(report: ImportReport, sample: Sample, parts: list[Trajectory], place: str) -> None:
     report.compacted += len(parts) > 1
+    report.cut_short += sample.meta.get("completed") is False
     report.anomalies += [f"{place}: {clause}" for clause in sample.anomalies]
     for part in parts:
         report.trajectories += 1
@@ -126,15 +131,16 @@ def _with_own_id(trajectory: Trajectory, seen: Counter[str]) -> Trajectory:
 
 
 def recording(name: str) -> str:
-    """The file to read: of a replay's folder its events."""
+    """What to read: of a replay's folder the file of its events."""
     events = os.path.join(name, "events.jsonl")
     return events if os.path.isfile(events) else name
 
 
 def _require_file(name: str) -> None:
-    if os.path.isdir(name):
+    if os.path.isdir(name) and not recording_files(name):
         raise InputError(f"{name} is a directory; give the files in it, such as {name.rstrip('/')}/*.json")
     if not os.path.exists(name):
         raise InputError(f"{name}: no such file; check the path")
-    if not os.path.isfile(name):  # it is read more than once: for its format, then for what is in it
+    # It is read more than once: for its format, then for what is in it.
+    if not os.path.isfile(name) and not os.path.isdir(name):
         raise InputError(f"{name} is not a regular file; save what it gives to a file")

@@ -7,12 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
+import openai
 import pytest
 from model_workers import model_workers
 from served import served
+from simulated_worker import running_worker
 
 import coresched
+import coresched.httpx
+from coresched.cli.main import main
 from coresched.client.embedded import Batch
+from coresched.trajectory.reader import load_trajectories
 
 PAGE = Path(__file__).parents[3] / "docs" / "harness.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -70,7 +76,7 @@ def _public_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_page_has_the_examples_that_are_run_here() -> None:
-    assert len(EXAMPLES) == 7
+    assert len(EXAMPLES) == 9
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["asyncio", "threads"])
@@ -137,7 +143,7 @@ async def test_no_more_sandboxes_live_than_there_are_resident_slots() -> None:
         return Sandbox()
 
     namespace = {**fakes.namespace(asynchronous=True), "start_sandbox": start_sandbox}
-    exec(compile(EXAMPLES[4], str(PAGE), "exec"), namespace)
+    exec(compile(EXAMPLES[5], str(PAGE), "exec"), namespace)
     async with Batch(sample_concurrency=12, environment_concurrency=3, resident_concurrency=5) as batch:
         runs = [namespace["run_in_sandbox"](batch, task) for task in namespace["tasks"]]
         assert len(await asyncio.gather(*runs)) == 60
@@ -147,9 +153,22 @@ async def test_no_more_sandboxes_live_than_there_are_resident_slots() -> None:
     assert totals.resident_wait_s > 0
 
 
+def test_the_recorded_batch_is_imported_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with running_worker("--speed", "50") as (url, _):
+        namespace = {"asyncio": asyncio, "coresched": coresched, "openai": openai, "httpx": httpx}
+        namespace["workers"] = [url]
+        exec(compile(EXAMPLES[6].replace('"qwen"', '"h20-tp4-hybrid"'), str(PAGE), "exec"), namespace)
+    for command in re.findall(r"^\$ coresched (.* monday .*)$", PAGE.read_text(), re.MULTILINE):
+        assert main(command.split()) == 0
+    (trajectory,) = load_trajectories(tmp_path / "monday.jsonl")
+    assert (trajectory.id, len(trajectory.turns)) == ("task-1", 1)
+    assert "Recorded run of 1 trajectories, 1 turns" in (tmp_path / "monday.html").read_text()
+
+
 async def test_the_tool_timeout_leaves_out_the_queue() -> None:
     namespace = Fakes().namespace(asynchronous=True)
-    exec(compile(EXAMPLES[5], str(PAGE), "exec"), namespace)
+    exec(compile(EXAMPLES[7], str(PAGE), "exec"), namespace)
     async with Batch(sample_concurrency=1, environment_concurrency=1) as batch, batch.sample("a") as sample:
         assert await namespace["one_tool_stage"](sample, "ls") == "ls"
 
@@ -157,7 +176,7 @@ async def test_the_tool_timeout_leaves_out_the_queue() -> None:
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout came with Python 3.11")
 async def test_the_task_limit_leaves_out_the_queue() -> None:
     namespace = Fakes().namespace(asynchronous=True)
-    exec(compile(EXAMPLES[6], str(PAGE), "exec"), namespace)
+    exec(compile(EXAMPLES[8], str(PAGE), "exec"), namespace)
     async with Batch(sample_concurrency=2, environment_concurrency=1) as batch:
 
         async def limited() -> tuple[str, float]:

@@ -8,6 +8,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from coresched.trajectory.importers.formats import FORMATS
+
 T = 1_800_000_000.0
 RECORDINGS = Path(__file__).parent / "recordings"
 
@@ -314,6 +316,9 @@ DOCUMENTS: dict[str, Any] = {
     "openai-messages": openai_messages(),
 }
 """By format: a document, or the list of its lines."""
+
+FILE_FORMATS = [name for name in FORMATS if name != "recording"]
+"""Those that are one file each; a recording is a folder of several."""
 
 SAMPLES = dict.fromkeys(DOCUMENTS, 2) | {"mini-swe-agent": 1, "swe-agent": 1, "atif": 1}
 

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from importer_documents import DOCUMENTS, RECORDINGS, SAMPLES, written
+from importer_documents import DOCUMENTS, FILE_FORMATS, RECORDINGS, SAMPLES, written
 
 from coresched.errors import InputError
 from coresched.trajectory.importers import document, unpacking
-from coresched.trajectory.importers.formats import FORMATS
 from coresched.trajectory.importers.run import ImportReport, import_traces
 
 
@@ -25,7 +24,7 @@ def refused(*paths: Path, form: str | None = None) -> str:
     return message
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", FILE_FORMATS)
 @pytest.mark.parametrize("extension", [".gz", ".zst"])
 def test_compressed_files_are_unpacked(name: str, extension: str, tmp_path: Path) -> None:
     plain = written(tmp_path, DOCUMENTS[name])

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from importer_documents import DOCUMENTS, RECORDINGS, SAMPLES, T, iso, written
+from importer_documents import DOCUMENTS, FILE_FORMATS, RECORDINGS, SAMPLES, T, iso, written
 
-from coresched.trajectory.importers.formats import FORMATS
 from coresched.trajectory.importers.run import ImportReport, import_traces
 from coresched.trajectory.importers.tokens import TokenCounter
 from coresched.trajectory.importers.unpacking import opened_archive
@@ -39,7 +38,7 @@ def inference(trajectory: Trajectory) -> list[float | None]:
     return [turn.infer_s for turn in trajectory.turns]
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", FILE_FORMATS)
 def test_a_file_is_told_by_what_is_in_it_and_its_trace_reads_back_equal(name: str, tmp_path: Path) -> None:
     found = imported(tmp_path, DOCUMENTS[name])
     assert len(found) == SAMPLES[name]

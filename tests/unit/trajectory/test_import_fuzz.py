@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from importer_documents import DOCUMENTS, RECORDINGS
+from importer_documents import DOCUMENTS, FILE_FORMATS, RECORDINGS
 
 from coresched.errors import InputError
-from coresched.trajectory.importers.formats import FORMATS
 from coresched.trajectory.importers.run import ImportReport, import_traces
 from coresched.trajectory.reader import load_trajectories
 from coresched.trajectory.schema import Trajectory
@@ -85,7 +84,7 @@ def encoded(document: Any) -> bytes:
 
 
 @pytest.mark.parametrize("detected", [False, True])
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", FILE_FORMATS)
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=30)
 @given(data=st.data())
 def test_a_mutated_recording_is_imported_or_reported(name: str, detected: bool, data: st.DataObject) -> None:
@@ -93,7 +92,7 @@ def test_a_mutated_recording_is_imported_or_reported(name: str, detected: bool, 
     imported(encoded(document), None if detected else name)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", FILE_FORMATS)
 @settings(deadline=None, max_examples=20)
 @given(data=st.data())
 def test_a_recording_cut_off_or_with_other_bytes(name: str, data: st.DataObject) -> None:
