@@ -8,8 +8,8 @@ from types import TracebackType
 
 from coresched.client.blocks import BatchBase, LocalEnvironment, LocalTurn
 from coresched.client.local import BatchReport, LocalBatch
-from coresched.client.residency import LocalResident
 from coresched.client.recorded import end_recording_here
+from coresched.client.residency import LocalResident
 
 
 class _Wait:

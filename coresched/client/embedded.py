@@ -8,8 +8,8 @@ from types import TracebackType
 
 from coresched.client.blocks import BatchBase, LocalEnvironment, LocalTurn
 from coresched.client.local import BatchReport, LocalBatch
-from coresched.client.residency import LocalResident
 from coresched.client.recorded import end_recording
+from coresched.client.residency import LocalResident
 
 
 def check_loop(home: asyncio.AbstractEventLoop) -> None:

@@ -14,6 +14,7 @@ from coresched.client.errors import BatchClosedError
 from coresched.client.gate.home import Home
 from coresched.client.turn import TurnFace, checked_exclude
 from coresched.core.checks import check_positive
+from coresched.recording.harness import NOT_RECORDED
 
 if TYPE_CHECKING:  # the remote ones load gRPC
     from coresched.client import embedded
@@ -106,10 +107,18 @@ class Turn(TurnFace, Block[Any]):
     """
 
     def __init__(self, home: Home, sample: AtHome, exclude: Collection[str]) -> None:
-        TurnFace.__init__(self, sample.id)
+        TurnFace.__init__(self, sample.id, NOT_RECORDED.turn(sample.id))  # the block at home records
         Block.__init__(self, home)
         self._sample = sample
         self._exclude = checked_exclude(exclude)
+
+    def usage(self, *, prompt_tokens: int, cached_tokens: int | None = None, output_tokens: int) -> None:
+        """As of a turn of `coresched.Batch`."""
+        super().usage(prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, output_tokens=output_tokens)
+        if self._inner is not None:
+            self._inner.usage(
+                prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, output_tokens=output_tokens
+            )
 
     def _make(self) -> Any:
         return self._sample.inference(self._exclude)
@@ -142,6 +151,26 @@ class Stage(Block[Any]):
         self._sample.environment_queue_s += self.queue_s
 
 
+class Resident(Block[Any]):
+    """A sandbox that lives: entering waits for a resident slot, which is held until the block ends.
+
+    `queue_s` is the wait in seconds.
+    """
+
+    def __init__(self, home: Home, sample: Sample, at_home: AtHome) -> None:
+        super().__init__(home)
+        self._sample = sample
+        self._at_home = at_home
+        self.queue_s = 0.0
+
+    def _make(self) -> Any:
+        return self._at_home.resident()
+
+    def _entered(self, inner: Any) -> None:
+        self.queue_s = inner.queue_s
+        self._sample.resident_wait_s += self.queue_s
+
+
 class Sample(Block[Any]):
     """One sample: entering waits for admission; its slot is held until the block ends, however it ends."""
 
@@ -156,6 +185,8 @@ class Sample(Block[Any]):
         """Seconds from entering the block to the admission."""
         self.environment_queue_s = 0.0
         """Seconds that its environment stages waited for slots, all together so far."""
+        self.resident_wait_s = 0.0
+        """The same of its resident blocks."""
 
     def inference(self, exclude: Collection[str] = ()) -> Turn:
         """The next model call; `exclude` names workers not to use for it.
@@ -172,6 +203,13 @@ class Sample(Block[Any]):
         and leaving the block raises LeaseExpiredError unless the block raised.
         """
         return Stage(self._home, self, self._at_home, max_s)
+
+    def resident(self) -> Resident:
+        """A resident slot, for a sandbox that lives as long as the block; entering it waits.
+
+        Between stages, one at a time: TransitionError while a stage is open or such a slot is held.
+        """
+        return Resident(self._home, self, self._at_home)
 
     def _make(self) -> Any:
         self._began = time.monotonic()

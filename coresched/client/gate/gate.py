@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +39,8 @@ class Gate:
         bucket_s: float = 1.0,
         workers: Iterable[str] | Mapping[str, float] | None = None,
         load_bound: float | None = None,
+        resident_concurrency: int | None = None,
+        record: str | os.PathLike[str] | None = None,
         service: str | None = None,
         batch: str | None = None,
         ca: str | Path | None = None,
@@ -65,6 +68,8 @@ class Gate:
                 bucket_s=bucket_s,
                 workers=workers,
                 load_bound=1.25 if load_bound is None else load_bound,
+                resident_concurrency=resident_concurrency,
+                record=record,
             )
         else:
             if batch is None:
@@ -82,6 +87,8 @@ class Gate:
                 environment_policy=environment_policy,
                 band_s=band_s,
                 bucket_s=bucket_s,
+                resident_concurrency=resident_concurrency,
+                record=record,
                 ca=ca,
                 certificate=certificate,
                 key=key,
@@ -90,6 +97,8 @@ class Gate:
         """C_S, so that a harness can compare its own limit with it."""
         self.environment_concurrency = environment_concurrency
         """C_E; None is no cap."""
+        self.resident_concurrency = resident_concurrency
+        """C_R; None is no cap."""
         self._batch = opened
         self._home = Home()
         try:
@@ -120,7 +129,8 @@ class Gate:
     def close(self) -> None:
         """Leave the batch: what has not ended is withdrawn, and whoever waits gets a BatchClosedError.
 
-        May be called again, and from any thread. Raises ServiceError if the service was lost.
+        May be called again, and from any thread. Raises ServiceError if the service was lost,
+        RecordingError if something was not recorded.
         """
         try:
             leaving = self._home.call(self._batch.__aexit__(None, None, None))

@@ -25,8 +25,8 @@ def process_gate(environment: Mapping[str, str] = os.environ) -> Gate | None:
     None where neither CORESCHED_SAMPLE_CONCURRENCY nor CORESCHED_SERVICE is set. Each option of `Gate` is a
     variable of its name: CORESCHED_SAMPLE_CONCURRENCY, CORESCHED_ENVIRONMENT_CONCURRENCY,
     CORESCHED_ENVIRONMENT_POLICY, CORESCHED_BAND_S, CORESCHED_BUCKET_S, CORESCHED_WORKERS (separated by
-    commas), CORESCHED_LOAD_BOUND, CORESCHED_SERVICE, CORESCHED_BATCH, CORESCHED_CA, CORESCHED_CERTIFICATE,
-    CORESCHED_KEY.
+    commas), CORESCHED_LOAD_BOUND, CORESCHED_RESIDENT_CONCURRENCY, CORESCHED_RECORD, CORESCHED_SERVICE,
+    CORESCHED_BATCH, CORESCHED_CA, CORESCHED_CERTIFICATE, CORESCHED_KEY.
     One that is empty counts as not set.
 
     Raises InputError naming the variable, and what `Gate` raises. Raises RuntimeError in a process forked
@@ -71,8 +71,11 @@ def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:
         "bucket_s": read("bucket_s", _positive, "a number of seconds above 0"),
         "workers": read("workers", _names, "base URLs separated by commas, each once"),
         "load_bound": read("load_bound", _bound, "a number of at least 1"),
+        "resident_concurrency": read("resident_concurrency", _count, "a whole number of at least 1"),
     }
-    given |= {name: read(name, str, "") for name in ("service", "batch", "ca", "certificate", "key")}
+    given |= {
+        name: read(name, str, "") for name in ("record", "service", "batch", "ca", "certificate", "key")
+    }
     options = {name: value for name, value in given.items() if value is not None}
     if "sample_concurrency" not in options and "service" not in options:
         return None

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from coresched import BatchClosedError, TransitionError
 from coresched.client.gate import Gate, sample_in_scope
 from coresched.client.label import label_in_scope
 from coresched.client.turn import ROUTING_HEADER
+from coresched.trajectory.importers.run import ImportReport, import_traces
 
 
 @pytest.fixture
@@ -220,3 +222,37 @@ def test_a_failed_turn_may_be_tried_again(make: Any) -> None:
     assert times.turns == 1
     assert times.failed_inference_s > 0
     assert times.state == "finished"
+
+
+def test_resident_slots_are_shared_and_their_waits_told(make: Any) -> None:
+    gate = make(sample_concurrency=8, resident_concurrency=2)
+    living = Held()
+
+    def with_sandbox(name: str) -> float:
+        with gate.sample(name) as sample:
+            with sample.resident() as resident, living, sample.inference():
+                time.sleep(0.01)
+            assert sample.resident_wait_s == resident.queue_s
+            return sample.resident_wait_s
+
+    with ThreadPoolExecutor(8) as pool:
+        waits = list(pool.map(with_sandbox, [f"task-{n}" for n in range(8)]))
+    assert living.most == 2
+    assert max(waits) > 0
+
+
+def test_a_gate_records_as_its_batch_does(make: Any, tmp_path: Path) -> None:
+    gate = make(sample_concurrency=1, environment_concurrency=1, record=tmp_path / "run")
+    with gate.sample("task-1") as sample:
+        for _ in range(2):
+            with sample.inference() as turn:
+                turn.usage(prompt_tokens=100, cached_tokens=60, output_tokens=20)
+            with sample.environment():
+                time.sleep(0.02)
+    with pytest.raises(RuntimeError, match="inside it"):
+        turn.usage(prompt_tokens=1, output_tokens=1)
+    gate.close()
+    (trajectory,) = import_traces([tmp_path / "run"], ImportReport())
+    assert [one.output_tokens for one in trajectory.turns] == [20, 20]
+    assert trajectory.turns[0].env is not None
+    assert trajectory.turns[0].env.duration_s >= 0.02

@@ -28,6 +28,8 @@ def test_each_variable_is_an_option() -> None:
         "CORESCHED_BUCKET_S": "0.5",
         "CORESCHED_WORKERS": "http://a:1, http://b:1",
         "CORESCHED_LOAD_BOUND": "1.5",
+        "CORESCHED_RESIDENT_CONCURRENCY": "20",
+        "CORESCHED_RECORD": "runs/monday",
     }
     assert gate_options(embedded) == {
         "sample_concurrency": 50,
@@ -37,6 +39,8 @@ def test_each_variable_is_an_option() -> None:
         "bucket_s": 0.5,
         "workers": ["http://a:1", "http://b:1"],
         "load_bound": 1.5,
+        "resident_concurrency": 20,
+        "record": "runs/monday",
     }
     names = ("service", "batch", "ca", "certificate", "key")
     served = {f"CORESCHED_{name.upper()}": f"its {name}" for name in names}
