@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
+from typing import Any
 
 from coresched.core.checks import check_label
 
@@ -12,7 +14,7 @@ UNLABELLED_BEFORE_WARNING = 16
 """More than a server's own warm-up sends."""
 
 
-class LabelReader:
+class LabelReader(ABC):
     """Checks labels once a request, and tells the operator of ``policy`` once that they do not come.
 
     ``advice`` ends that line: how a label is sent.
@@ -25,6 +27,10 @@ class LabelReader:
         """Requests whose label was no label by `check_label`, and which count as unlabelled."""
         self._seen = 0
         self._unlabelled = 0
+
+    @abstractmethod
+    def of(self, request: Any) -> str | None:
+        """The label of one of the engine's requests; None if it is not set or cannot be one. Never raises."""
 
     def read(self, value: object, field: str) -> str | None:
         """The label in ``field`` of one request, or None if it is not set or cannot be one; never raises."""

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from coresched_engine.ordering import label_of
+
 from coresched.core import ResidencyPolicy
-from coresched_sglang.ordering import label_of
 
 
 class Held(Protocol):

@@ -72,7 +72,7 @@ class RoutingResidency(Ordering):
         if scheduler.chunked_req is not None:
             running.append(scheduler.chunked_req)
         places = max(0, scheduler.max_running_requests - len(running))
-        version = (self._entered, self._hits + self._misses + self._unlabelled, len(waiting_queue))
+        version = (self._entered, self._admissions, len(waiting_queue))
         self._guard.before_pass(waiting_queue, running, places, self._now, version)
 
     def _enter(self, request: Any) -> Waiting:

@@ -24,5 +24,6 @@ class RoutingPrefixOrder(Ordering):
     def counts(self) -> VllmPrefixCounts:
         return VllmPrefixCounts(**self._common(), queries=self._attached.queries)
 
-    def _admitted(self, label: str | None) -> None:
+    def _count(self, label: str | None) -> None:
+        super()._count(label)
         self.policy.admitted(label)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from coresched_engine.ordering import label_of
+
 from coresched.core import ResidencyPolicy, TurnGaps, Waiting
 from coresched_vllm.blocks import Groups
 from coresched_vllm.counts import VllmResidencyCounts
 from coresched_vllm.guard import Guard
 from coresched_vllm.names import ROUTING_RESIDENCY
-from coresched_vllm.ordering import Ordering, label_of
+from coresched_vllm.ordering import Ordering
 from coresched_vllm.residency import Residency
 
 
@@ -50,7 +52,7 @@ class RoutingResidencyOrder(Ordering):
         super().order(requests)
 
     def held_back(self, preempted: Sequence[Any], ordered: Sequence[Any], running: Sequence[Any]) -> int:
-        version = (self._entered, self._hits + self._misses + self._unlabelled, len(ordered), len(running))
+        version = (self._entered, self._admissions, len(ordered), len(running))
         return self._guard.held_back(preempted, ordered, running, self._now, version)
 
     def passed(self, running: Iterable[Any], admitted: Iterable[Any], output: Any) -> None:

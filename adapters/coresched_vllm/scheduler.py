@@ -7,6 +7,7 @@ import os
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from coresched_engine.ordering import label_of
 from vllm.v1.core.kv_cache_utils import get_block_hash
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.request_queue import RequestQueue
@@ -20,7 +21,7 @@ from coresched_vllm.compatibility import TESTED_VERSIONS, is_tested, vllm_versio
 from coresched_vllm.configuration import label_capacity_of, one_state_per_trajectory
 from coresched_vllm.metrics import publisher_of
 from coresched_vllm.names import ROUTING_PREFIX, ROUTING_RESIDENCY, policy_name
-from coresched_vllm.ordering import Ordering, label_of
+from coresched_vllm.ordering import Ordering
 from coresched_vllm.queue import WaitingQueue
 from coresched_vllm.retention import StateRetention
 from coresched_vllm.routing_prefix import RoutingPrefixOrder

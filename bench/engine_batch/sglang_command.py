@@ -1,16 +1,16 @@
 """`python -m bench sglang-batch`: a batch on two real SGLang servers, as it comes and coordinated."""
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
+from bench.engine_batch.options import add_batch_options
 from bench.engine_batch.setups import COORDINATED, DECOUPLED, STOCK
 from bench.engine_batch.sglang_servers import Device, SGLang
 from bench.machine import this_machine
 from bench.sglang_policies.models import write_model
 from bench.sglang_policies.processes import sglang_version
-from coresched.cli.parser import CommandParser, add_command, count, number
+from coresched.cli.parser import CommandParser, add_command, number
 from coresched.trajectory.reader import load_trajectories
 from coresched.trajectory.scaling import scaled
 from coresched.trajectory.workloads import demo_workload
@@ -32,29 +32,8 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "a few minutes. Linux only.",
         example="python -m bench sglang-batch --sglang-python ~/sglang/bin/python --trace traces.jsonl",
     )
-    parser.add_argument(
-        "--sglang-python",
-        default=sys.executable,
-        metavar="PATH",
-        help="a Python that has sglang and coresched (default: this one)",
-    )
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="trajectories (default: the shipped ones)")
-    parser.add_argument(
-        "--samples", type=count, default=100, metavar="N", help="the first N of them (default %(default)s)"
-    )
-    parser.add_argument(
-        "--turns-over",
-        type=count,
-        default=8,
-        metavar="N",
-        help="of each the first 1/N of its turns, rounded up (default %(default)s)",
-    )
-    parser.add_argument(
-        "--environment-concurrency",
-        type=count,
-        default=12,
-        metavar="C_E",
-        help="environment stages at once (default %(default)s)",
+    add_batch_options(
+        parser, "sglang", "them", samples=100, turns_over=8, environment_concurrency=12, rounds=2
     )
     parser.add_argument(
         "--speed",
@@ -64,12 +43,6 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         help="of the device; what SGLang computes itself is not faster, so watch the column CPU "
         "(default %(default)g)",
     )
-    parser.add_argument("--rounds", type=count, default=2, metavar="N", help="(default %(default)s)")
-    parser.add_argument(
-        "--quick", action="store_true", help="one round of a small batch: to see that it runs, not to quote"
-    )
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the folders of the replays here")
-    parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.set_defaults(run=run)
 
 

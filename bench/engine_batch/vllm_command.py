@@ -2,10 +2,10 @@
 
 import argparse
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+from bench.engine_batch.options import add_batch_options
 from bench.engine_batch.setups import COORDINATED, STOCK
 from bench.machine import this_machine
 from coresched.cli.parser import CommandParser, add_command, count, number
@@ -30,26 +30,8 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "a few minutes. Linux only.",
         example="python -m bench vllm-batch --vllm-python ~/vllm/bin/python --rounds 5",
     )
-    parser.add_argument(
-        "--vllm-python",
-        default=sys.executable,
-        metavar="PATH",
-        help="a Python that has vllm and coresched (default: this one)",
-    )
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="trajectories (default: the shipped ones)")
-    parser.add_argument(
-        "--samples",
-        type=count,
-        default=12,
-        metavar="N",
-        help="the first N of those that fit (default %(default)s)",
-    )
-    parser.add_argument(
-        "--turns-over",
-        type=count,
-        default=5,
-        metavar="N",
-        help="of each the first 1/N of its turns, rounded up (default %(default)s)",
+    add_batch_options(
+        parser, "vllm", "those that fit", samples=12, turns_over=5, environment_concurrency=3, rounds=5
     )
     parser.add_argument(
         "--tokens-over",
@@ -64,13 +46,6 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         default=10.0,
         metavar="X",
         help="environment stages, B and D_I are 1/X as long (default %(default)g)",
-    )
-    parser.add_argument(
-        "--environment-concurrency",
-        type=count,
-        default=3,
-        metavar="C_E",
-        help="environment stages at once (default %(default)s)",
     )
     parser.add_argument(
         "--sample-concurrency",
@@ -97,14 +72,6 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     parser.add_argument(
         "--label-capacity", type=count, default=8, metavar="C_A", help="of a server (default %(default)s)"
     )
-    parser.add_argument(
-        "--rounds", type=count, default=5, metavar="N", help="pairs of runs (default %(default)s)"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="one round of a small batch: to see that it runs, not to quote"
-    )
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the folders of the replays here")
-    parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.set_defaults(run=run)
 
 

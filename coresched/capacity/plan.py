@@ -49,8 +49,9 @@ class Plan:
     """Pools, concurrency and flags for one workload on one deployment.
 
     ``concurrency`` is C of one worker, ``reference_concurrency`` C_I* of all, ``label_capacity`` C_A of
-    routing-prefix scheduling. ``unified_concurrency`` is min(C_I*, C_E), what one shared limit would allow;
-    None when the environment has no limit. ``ratio`` r is state memory over KV memory, for reporting.
+    routing-prefix scheduling on each of them. ``unified_concurrency`` is min(C_I*, C_E), what one shared
+    limit would allow; None when the environment has no limit. ``ratio`` r is state memory over KV memory, for
+    reporting.
     """
 
     footprint: Footprint

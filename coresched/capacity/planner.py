@@ -21,6 +21,7 @@ from coresched.capacity.estimate import (
     worst_demand,
 )
 from coresched.capacity.footprint import Footprint, footprint
+from coresched.capacity.labels import label_capacity
 from coresched.capacity.plan import Alternative, Plan, TrajectoryCost
 from coresched.capacity.profile import WorkloadProfile, profile_of
 from coresched.capacity.realise import deployment_flags, realise_demand, realise_ratio
@@ -151,7 +152,7 @@ def plan(
         unified_concurrency=None
         if environment_concurrency is None
         else min(reference, environment_concurrency),
-        label_capacity=concurrency,
+        label_capacity=label_capacity(concurrency, 1),
         ratio=realised.ratio,
         limit=limit,
         kv_demand_bytes=worker.kv_pool_bytes(peak.demand),

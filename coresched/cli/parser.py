@@ -11,10 +11,16 @@ from typing import NoReturn
 class CommandParser(argparse.ArgumentParser):
     """A parser that answers bad input with one line and exit code 2.
 
-    After `take_flags` what stands behind -- are flags of another program, as ``flags``.
+    After `take_flags` what stands behind -- are flags of another program, as ``flags``. What `filled_by`
+    was given adds its arguments when the parser is first used.
     """
 
     _flags_meaning: str | None = None
+    _fill: "Callable[[CommandParser], None] | None" = None
+
+    def filled_by(self, fill: "Callable[[CommandParser], None]") -> None:
+        """For arguments whose names or help take long to import: the other commands do without."""
+        self._fill = fill
 
     def take_flags(self, meaning: str) -> None:
         """Keep what stands behind -- for another program. ``meaning`` is said in the help and in errors."""
@@ -24,6 +30,9 @@ class CommandParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # of its overloads the one that is used
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
+        if self._fill is not None:
+            fill, self._fill = self._fill, None
+            fill(self)
         given = list(sys.argv[1:] if args is None else args)
         if self._flags_meaning is None:
             return super().parse_known_args(given, namespace)

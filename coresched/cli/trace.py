@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coresched.cli import trace_import
-from coresched.cli.parser import count, integer
+from coresched.cli.parser import CommandParser, count, integer
 from coresched.cli.terminal import bar, stdout_console
 from coresched.trajectory.generator import PROFILES, generate
 from coresched.trajectory.histogram import Histogram
@@ -27,7 +27,7 @@ Subparsers = argparse._SubParsersAction  # argparse has no public name for what 
 _SIDE_BY_SIDE_COLUMNS = 110
 
 
-def add_parser(commands: "Subparsers[argparse.ArgumentParser]") -> None:
+def add_parser(commands: "Subparsers[CommandParser]") -> None:
     """Adds `trace` and its subcommands."""
     parser = commands.add_parser(
         "trace",
@@ -41,12 +41,12 @@ def add_parser(commands: "Subparsers[argparse.ArgumentParser]") -> None:
 
 
 def _add_subcommand(
-    subcommands: "Subparsers[argparse.ArgumentParser]",
+    subcommands: "Subparsers[CommandParser]",
     name: str,
     run: Callable[[argparse.Namespace], int],
     summary: str,
     description: str,
-) -> argparse.ArgumentParser:
+) -> CommandParser:
     parser = subcommands.add_parser(
         name,
         help=summary,
@@ -57,7 +57,7 @@ def _add_subcommand(
     return parser
 
 
-def _add_show(subcommands: "Subparsers[argparse.ArgumentParser]") -> None:
+def _add_show(subcommands: "Subparsers[CommandParser]") -> None:
     parser = _add_subcommand(
         subcommands,
         "show",
@@ -75,13 +75,12 @@ def _add_show(subcommands: "Subparsers[argparse.ArgumentParser]") -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
 
 
-def _add_import(subcommands: "Subparsers[argparse.ArgumentParser]") -> None:
+def _add_import(subcommands: "Subparsers[CommandParser]") -> None:
     summary = "write recordings of agent harnesses and serving systems as a trace"
-    parser = _add_subcommand(subcommands, "import", trace_import.run, summary, trace_import.DESCRIPTION)
-    trace_import.add_arguments(parser)
+    _add_subcommand(subcommands, "import", trace_import.run, summary, "").filled_by(trace_import.fill)
 
 
-def _add_generate(subcommands: "Subparsers[argparse.ArgumentParser]") -> None:
+def _add_generate(subcommands: "Subparsers[CommandParser]") -> None:
     fitted = "\n".join(
         textwrap.fill(f"{name:<11}{workload.fitted_to}", 78, initial_indent="  ", subsequent_indent=" " * 13)
         for name, workload in PROFILES.items()

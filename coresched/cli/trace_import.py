@@ -4,25 +4,25 @@ import argparse
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from coresched.cli.parser import CommandParser
 from coresched.cli.terminal import stdout_console
 from coresched.files import require_writable
-from coresched.recording.reader import recording_files
-from coresched.trajectory.importers.formats import FORMATS
-from coresched.trajectory.importers.run import ImportReport, import_traces, recording
 from coresched.trajectory.writer import write_trajectories
+
+if TYPE_CHECKING:
+    from coresched.trajectory.importers.run import ImportReport
 
 _MOST_LISTED = 20
 
-_FORMATS = "\n".join(f"  {name:<16}{importer.files}" for name, importer in FORMATS.items())
-
-DESCRIPTION = f"""
+_DESCRIPTION = """\
 Read recordings of agent harnesses and serving systems, and write them as a trace.
 
 formats (told apart by what is in a file; --from where that fails):
-{_FORMATS}
+{formats}
 
 Every trajectory states in its meta what its token counts and durations are worth,
 and so does the summary: exact (measured), derived (from other time stamps),
@@ -32,12 +32,15 @@ and the rest is imported: exit code 1. Nothing could be imported: exit code 2.
 example:
   coresched trace import runs/*.traj.json --output runs.jsonl.zst
   coresched trace import logs/*.eval --from inspect --output evals.jsonl
-  coresched trace import recorded/ --output batch.jsonl
-"""
+  coresched trace import recorded/ --output batch.jsonl"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `trace import`."""
+def fill(parser: CommandParser) -> None:
+    """The description and the arguments of `trace import`."""
+    from coresched.trajectory.importers.formats import FORMATS
+
+    formats = "\n".join(f"  {name:<16}{importer.files}" for name, importer in FORMATS.items())
+    parser.description = _DESCRIPTION.format(formats=formats)
     parser.add_argument("files", nargs="+", metavar="FILE", help="a recording; .gz and .zst are unpacked")
     parser.add_argument(
         "--from", dest="form", choices=list(FORMATS), metavar="FORMAT", help="the format of all files"
@@ -47,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Import the files. Returns 1 if a record was skipped."""
+    from coresched.trajectory.importers.run import ImportReport, import_traces
+
     require_writable(Path(args.output), "--output", _inputs(args.files))
     report = ImportReport()
     write_trajectories(args.output, import_traces(args.files, report, args.form))
@@ -57,6 +62,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _inputs(names: list[str]) -> list[Path]:
+    from coresched.recording.reader import recording_files
+    from coresched.trajectory.importers.run import recording
+
     return [path for name in names for path in (Path(recording(name)), *recording_files(name))]
 
 
@@ -67,7 +75,7 @@ def _list(what: str, lines: list[str]) -> None:
         print(f"{what}: {len(lines) - _MOST_LISTED:,} more", file=sys.stderr)
 
 
-def _summarise(output: str, report: ImportReport) -> None:
+def _summarise(output: str, report: "ImportReport") -> None:
     console = stdout_console()
     formats = ", ".join(f"{number:,} {name}" for name, number in report.formats.items())
     console.print(

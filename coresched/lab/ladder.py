@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from coresched.capacity.labels import label_capacity
 from coresched.capacity.profile import profile_of
 from coresched.lab.plans import at_ratio, by_paper, by_peak, by_pool
 from coresched.lab.simulator.model import WorkerModel
@@ -70,6 +71,7 @@ def mechanism_ladder(
     ratio = planned.ratio
     reference = min(choices.workers * planned.concurrency, len(trajectories))
     default_reference = min(choices.workers * default.concurrency, len(trajectories))
+    most = choices.sample_concurrency or reference
     environment = choices.environment_concurrency
 
     def unified(limit: int) -> int:
@@ -81,7 +83,7 @@ def mechanism_ladder(
         sample_concurrency=unified(default_reference),
         environment_concurrency=environment,
         state_ratio=model.default_state_ratio,
-        label_capacity=choices.label_capacity or planned.concurrency,
+        label_capacity=choices.label_capacity or label_capacity(most, choices.workers),
         worker_policy="fcfs" if engine is None else engine.worker_policy,
         load_bound=choices.load_bound,
         band_s=choices.band_s,
@@ -95,7 +97,7 @@ def mechanism_ladder(
         decoupled,
         name="balanced-pools",
         state_ratio=ratio,
-        sample_concurrency=choices.sample_concurrency or reference,
+        sample_concurrency=most,
     )
     lbch = replace(pools if balanced else decoupled, name="lbch", routing="lbch")
     prefix = replace(lbch, name="routing-prefix", worker_policy="routing-prefix")

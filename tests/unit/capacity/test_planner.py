@@ -108,13 +108,14 @@ def test_workers_multiply_and_the_environment_caps_only_the_unified_limit() -> N
     )
     assert plan.reference_concurrency == 3 * plan.concurrency
     assert plan.unified_concurrency == 4
-    assert plan.label_capacity == plan.concurrency
+    assert plan.label_capacity == 2 * plan.concurrency
     assert any("would admit 4" in warning for warning in plan.warnings)
 
 
 def test_a_batch_that_fits_at_once_is_not_multiplied() -> None:
     plan = coresched.plan(MODEL, same(40, 1_000), pool_memory="40GiB", tp=4, workers=4)
     assert (plan.limit, plan.concurrency, plan.reference_concurrency) == ("batch", 40, 40)
+    assert plan.label_capacity == 80
 
 
 def test_waiting_trajectories_hold_one_slot() -> None:

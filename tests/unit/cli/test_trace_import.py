@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -162,3 +164,12 @@ def test_contexts_that_shrank_and_clocks_that_went_back_are_in_the_summary(
         "1 trajectory",
         "clocks left out, listed above 1 duration",
     ]
+
+
+def test_the_other_commands_start_without_the_importers() -> None:
+    look = (
+        "import sys; from coresched.cli.main import build_parser; build_parser(); "
+        "print(*(name for name in sys.modules if name.startswith('coresched.trajectory.importers')))"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"

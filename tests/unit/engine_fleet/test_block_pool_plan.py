@@ -41,3 +41,12 @@ def test_the_ladders_concurrency_is_the_plans(name: str, gib: int, tmp_path: Pat
     assert {rung.settings.sample_concurrency for rung in rungs} == {planned.concurrency}
     assert {rung.settings.label_capacity for rung in rungs} == {planned.label_capacity}
     assert "balanced-pools" not in {rung.settings.name for rung in rungs}
+
+
+@pytest.mark.parametrize("name", ["Qwen3-Next-80B-A3B", "Qwen3.5-27B", "Qwen3-32B"])
+def test_the_plans_label_capacity_is_above_its_running_limit(name: str, tmp_path: Path) -> None:
+    config = write_config(tmp_path, CONFIGS[name])
+    for samples in (3, 60):
+        planned = plan(config, list(generate("terminal", samples, 1)), "vllm", pool_memory="40GiB", workers=4)
+        limit = planned.engine_flags[planned.engine_flags.index("--max-num-seqs") + 1]
+        assert planned.label_capacity > int(limit)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from block_pool import Path, Request, StatePool
+from coresched_engine.ordering import label_of
 from coresched_vllm.blocks import Groups
-from coresched_vllm.ordering import label_of
 from coresched_vllm.routing_residency import RoutingResidencyOrder
 from hypothesis import given
 from hypothesis import strategies as st
