@@ -34,32 +34,38 @@ from coresched.trajectory.schema import Trajectory
 SAMPLES, QUICK_SAMPLES = 40, 8
 TURNS, QUICK_TURNS = 12, 4
 SAMPLES_PER_WORKER = 8
+ENVIRONMENTS_PER_WORKER = 3
 STATE_RATIO = 0.3
 TURNAROUNDS_S = (0.0, 0.02, 0.04, 0.06, 0.08)
+FIRST_SEED = 5
 NOTES = (
-    "live: over HTTP in real time, on workers in processes; seconds are theirs.",
-    "simulated: in virtual time; median and range over client turnarounds of 0 to 80 ms,",
-    "as small shifts change who is evicted. apart: live from that median. reuse: live,",
-    "simulated. late: how much longer than recorded pauses were, in wall-clock ms.",
-    "CPU: of the replay, ms a turn.",
+    "unified: one limit for samples and environments. live: over HTTP in real time, on",
+    "workers in processes; seconds are theirs. simulated: in virtual time; median and",
+    "range over client turnarounds of 0 to 80 ms, as small shifts change who is",
+    "evicted. apart: live from that median. reuse: live, simulated. late: how much",
+    "longer than recorded pauses were, in wall-clock ms. CPU: of the replay, ms a turn.",
 )
 
 
 @dataclass(frozen=True)
 class Case:
-    """How a batch is scheduled in both."""
+    """How a batch is scheduled in both; ``unified`` has as many samples as environment slots."""
 
     router: Literal["lbch", "consistent-hash", "round-robin"]
     environment_policy: Literal["fcfs", "caas"]
     worker_policy: WorkerPolicy
+    unified: bool = False
 
     def __str__(self) -> str:
-        return f"{self.router}, {self.environment_policy}, {self.worker_policy}"
+        limit = "unified, " if self.unified else ""
+        return f"{limit}{self.router}, {self.environment_policy}, {self.worker_policy}"
 
 
 CASES = (
+    Case("round-robin", "fcfs", "fcfs", unified=True),
     Case("round-robin", "fcfs", "fcfs"),
     Case("consistent-hash", "fcfs", "fcfs"),
+    Case("lbch", "caas", "fcfs"),
     Case("lbch", "caas", "routing-prefix"),
 )
 
@@ -69,6 +75,7 @@ class Row:
     """One case, run both ways. Seconds are the workers', but for ``late_ms`` and ``cpu_ms_per_turn``."""
 
     case: str
+    seed: int
     turns: int
     live_s: float
     simulated_s: float
@@ -90,7 +97,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "replay",
         summary="live replays on simulated workers beside the simulator",
         description="Replay a batch against `coresched worker` processes in real time and run the same in\n"
-        "virtual time, under three ways to schedule it: how far the two are apart, and what the\n"
+        "virtual time, under five ways to schedule it: how far the two are apart, and what the\n"
         "replay itself adds.",
         example="python -m bench replay --workers 4 --speed 4",
     )
@@ -103,6 +110,9 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         help="how much faster than real time; HTTP then weighs X times as much (default %(default)g)",
     )
     parser.add_argument(
+        "--seeds", type=count, default=1, metavar="N", help="so many batches (default %(default)s)"
+    )
+    parser.add_argument(
         "--quick", action="store_true", help="a small batch: to see that it runs, not to quote"
     )
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
@@ -112,13 +122,15 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
 def run(args: argparse.Namespace) -> int:
     machine = this_machine()
     samples, turns = (QUICK_SAMPLES, QUICK_TURNS) if args.quick else (SAMPLES, TURNS)
-    batch = [
-        msgspec.structs.replace(one, turns=one.turns[:turns]) for one in generate("swe", samples, seed=5)
-    ]
     rows = []
-    for case in CASES:
-        announce(str(case))
-        rows.append(asyncio.run(measure(case, batch, args.workers, args.speed)))
+    for seed in range(FIRST_SEED, FIRST_SEED + args.seeds):
+        batch = [
+            msgspec.structs.replace(one, turns=one.turns[:turns])
+            for one in generate("swe", samples, seed=seed)
+        ]
+        for case in CASES:
+            announce(f"seed {seed}: {case}")
+            rows.append(asyncio.run(measure(case, seed, batch, args.workers, args.speed)))
     clear()
     if args.json:
         report = {"command": args.command_line, "date": today(), "version": __version__}
@@ -136,8 +148,9 @@ def worker_model(turnaround_s: float) -> WorkerModel:
     return msgspec.structs.replace(model, pool_tokens=model.pool_tokens // 20, times=times)
 
 
-async def measure(case: Case, batch: Sequence[Trajectory], workers: int, speed: float) -> Row:
-    samples, environments = SAMPLES_PER_WORKER * workers, 3 * workers
+async def measure(case: Case, seed: int, batch: Sequence[Trajectory], workers: int, speed: float) -> Row:
+    environments = ENVIRONMENTS_PER_WORKER * workers
+    samples = environments if case.unified else SAMPLES_PER_WORKER * workers
     settings = RunSettings(
         name=str(case),
         workers=workers,
@@ -168,6 +181,7 @@ async def measure(case: Case, batch: Sequence[Trajectory], workers: int, speed: 
         raise RuntimeError(f"the replay did not reach its end: {live.ending.reason}")
     return Row(
         case=str(case),
+        seed=seed,
         turns=metrics.turns,
         live_s=makespan_s,
         simulated_s=median(makespans),
@@ -211,12 +225,13 @@ async def replayed(
 def print_rows(command: str, machine: Machine, rows: Sequence[Row]) -> None:
     console = stdout_console()
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
-    table.add_column("case", no_wrap=True)
-    for name in ("live\n(s)", "simulated\n(s)", "apart", "reuse", "late\n(ms)", "CPU\n(ms)"):
+    table.add_column("case")
+    for name in ("seed", "live\n(s)", "simulated\n(s)", "apart", "reuse", "late\n(ms)", "CPU\n(ms)"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             row.case,
+            str(row.seed),
             f"{row.live_s:.0f}",
             f"{row.simulated_s:.0f} ({row.simulated_range_s[0]:.0f} to {row.simulated_range_s[1]:.0f})",
             f"{row.apart:+.1%}",

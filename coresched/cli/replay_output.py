@@ -11,9 +11,13 @@ from rich.table import Table
 from coresched.cli.terminal import stdout_console
 from coresched.lab.replay.conduct import Conducted
 from coresched.lab.replay.plan import Plan
-from coresched.lab.replay.record import Run
+from coresched.lab.replay.record import Place, Run
+from coresched.lab.replay.series import Series, run_name
+from coresched.lab.replay.spread import Repeated
+from coresched.lab.replay.spread_table import spread_heads, spread_rows
 from coresched.lab.replay.summary import ReplayMetrics
 from coresched.lab.replay.table import COLUMNS, table_rows, unit_of
+from coresched.lab.units import TimeUnit, percent_text
 
 BUSY = 0.5
 """Share of a core from which on the replay's own CPU time may be in what it measures."""
@@ -21,8 +25,13 @@ TABLE_WIDTH = 78
 
 
 @contextmanager
-def progress_bar(plan: Plan, name: str = "") -> Iterator[Callable[[int, int], None]]:
-    """A bar of turns with the time that is left, behind ``name``, where stderr is a terminal."""
+def progress_bar(
+    plan: Plan, name: str = "", *, runs: int = 1, done: int = 0
+) -> Iterator[Callable[[int, int], None]]:
+    """A bar of turns with the time that is left, behind ``name``, where stderr is a terminal.
+
+    Of several ``runs`` it shows all, ``done`` of which are over.
+    """
     console = Console(stderr=True)
     with Progress(
         TextColumn(f"{name} {{task.completed:,.0f}}/{{task.total:,.0f}} turns".lstrip()),
@@ -35,8 +44,11 @@ def progress_bar(plan: Plan, name: str = "") -> Iterator[Callable[[int, int], No
         transient=True,
         disable=not console.is_terminal,
     ) as bar:
-        task = bar.add_task("", total=plan.turns, samples=0, all_samples=len(plan.samples))
-        yield lambda turns, samples: bar.update(task, completed=turns, samples=samples)
+        before = done * plan.turns
+        task = bar.add_task(
+            "", total=runs * plan.turns, completed=before, samples=0, all_samples=len(plan.samples)
+        )
+        yield lambda turns, samples: bar.update(task, completed=before + turns, samples=samples)
 
 
 def print_run(conducted: Conducted, plan: Plan, folder: Path, earlier: Run | None) -> None:
@@ -61,6 +73,57 @@ def print_run(conducted: Conducted, plan: Plan, folder: Path, earlier: Run | Non
     for note in notes(conducted, plan):
         console.print(f"note: {note}")
     console.print(f"run: {folder}")
+
+
+def told_run(name: str, conducted: Conducted) -> str:
+    """One run of several in a line."""
+    metrics = conducted.metrics
+    if metrics.makespan_s is None:
+        return f"{name}: {conducted.ending.status}, {metrics.completed_samples:,} samples completed"
+    unit = TimeUnit(metrics.makespan_s)
+    reuse = "" if metrics.cache_reuse is None else f", cache reuse {percent_text(metrics.cache_reuse)}"
+    failed = f", {metrics.failed_requests:,} requests failed" if metrics.failed_requests else ""
+    return f"{name}: {unit.text(metrics.makespan_s)} {unit.name}{reuse}{failed}"
+
+
+def print_series(
+    groups: Sequence[Repeated],
+    done: Sequence[tuple[Place, Conducted]],
+    plan: Plan,
+    folder: Path,
+    series: Series,
+) -> None:
+    """Medians and spread of each configuration, and what a reader has to know of the runs."""
+    console = stdout_console()
+    print_spread(console, groups)
+    told: dict[str, list[str]] = {}
+    for place, conducted in done:
+        for note in notes(conducted, plan):
+            told.setdefault(note, []).append(run_name(place))
+    for note, runs in told.items():
+        console.print(f"note: {', '.join(runs)}: {note}")
+    if not series.flush_cache:
+        console.print(
+            "note: without --flush-cache each run has token ids of its own, so that none finds the prompts of "
+            "another in the cache; what earlier runs left there still takes room until it is evicted"
+        )
+    console.print(f"runs: {folder}")
+
+
+def print_spread(console: Console, groups: Sequence[Repeated]) -> None:
+    """The table of medians, if a run has come to its end."""
+    known = [metrics.elapsed_s for group in groups for metrics in group.metrics.values()]
+    if not known:
+        return
+    heads = spread_heads(groups)
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="right" if place > 1 else "left", no_wrap=place != 1, overflow="fold")
+    for row in spread_rows(groups, TimeUnit(max(known))):
+        table.add_row(*row[: len(heads)])
+    console.print()
+    console.print(table, width=max(TABLE_WIDTH, console.width), crop=False)
+    console.print()
 
 
 def runs_table(runs: Sequence[tuple[str, ReplayMetrics]]) -> Table:

@@ -28,8 +28,10 @@ def test_each_case_is_run_live_and_simulated() -> None:
     assert report["command"] == "python -m bench replay --quick --workers 2 --speed 20 --json"
     rows = report["rows"]
     assert [row["case"] for row in rows] == [
+        "unified, round-robin, fcfs, fcfs",
         "round-robin, fcfs, fcfs",
         "consistent-hash, fcfs, fcfs",
+        "lbch, caas, fcfs",
         "lbch, caas, routing-prefix",
     ]
     for row in rows:
@@ -37,4 +39,4 @@ def test_each_case_is_run_live_and_simulated() -> None:
         assert isclose(row["apart"], row["live_s"] / row["simulated_s"] - 1)
         assert row["late_ms"] >= 0
     # At home all trajectories reuse the same, live and simulated.
-    assert isclose(rows[1]["live_reuse"], rows[1]["simulated_reuse"])
+    assert isclose(rows[2]["live_reuse"], rows[2]["simulated_reuse"])

@@ -202,7 +202,7 @@ async def test_a_request_that_hangs_has_failed_in_the_end(tmp_path: Path) -> Non
     async with engines(1, hold=True) as (engine,):
         done = await replay(endpoints([engine]), tmp_path / "r", request_timeout_s=0.2, patience_s=0.3)
     assert done.ending.status == "failed"
-    assert "did not answer in time" in (done.ending.reason or "")
+    assert "did not answer within 0.2 s (--request-timeout-s)" in (done.ending.reason or "")
 
 
 async def test_a_signal_keeps_what_there_is(tmp_path: Path) -> None:
