@@ -42,7 +42,8 @@ def configurations_of(args: argparse.Namespace) -> dict[str, argparse.Namespace]
         name, equals, options = text.partition("=")
         if not equals or not _NAME.fullmatch(name):
             raise InputError(
-                f"--configuration {text!r} must be NAME='OPTIONS', NAME of at most 40 letters, digits, . _ or -"
+                f"--configuration {text!r} must be NAME='OPTIONS', with a NAME of at most 40 letters, "
+                "digits, dots, _ and -, the first a letter or digit"
             )
         if name in found:
             raise InputError(f"--configuration {name!r} is given twice; give each its own name")
@@ -56,8 +57,8 @@ def configurations_of(args: argparse.Namespace) -> dict[str, argparse.Namespace]
         found[name], unknown = parser.parse_known_args(words, argparse.Namespace(**vars(args)))
         if unknown:
             raise InputError(
-                f"{where}: {' '.join(unknown)} is no scheduling option; what else there is holds for all runs, "
-                "so give it to the command"
+                f"{where}: {' '.join(unknown)} is no scheduling option; what else there is holds for all "
+                "runs, so give it to the command"
             )
         try:
             settings_of(found[name])

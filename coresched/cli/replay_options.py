@@ -147,8 +147,8 @@ def add_scheduling_options(parser: CommandParser) -> None:
         "--router",
         choices=["lbch", "consistent-hash", "round-robin", "gateway"],
         default="lbch",
-        help="which endpoint a turn goes to; gateway: what a `coresched gateway` chooses, which runs in front of "
-        "the endpoints while the replay does (default %(default)s)",
+        help="which endpoint a turn goes to; gateway: the one that a `coresched gateway` chooses, which runs "
+        "in front of them while the replay does (default %(default)s)",
     )
     policy.add_argument(
         "--no-labels",

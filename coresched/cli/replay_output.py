@@ -14,7 +14,7 @@ from coresched.lab.replay.plan import Plan
 from coresched.lab.replay.record import Place, Run
 from coresched.lab.replay.series import Series, run_name
 from coresched.lab.replay.spread import Repeated
-from coresched.lab.replay.spread_table import spread_heads, spread_rows
+from coresched.lab.replay.spread_table import spread_heads, spread_rows, spread_unit, verdicts
 from coresched.lab.replay.summary import ReplayMetrics
 from coresched.lab.replay.table import COLUMNS, table_rows, unit_of
 from coresched.lab.units import TimeUnit, percent_text
@@ -95,7 +95,10 @@ def print_series(
 ) -> None:
     """Medians and spread of each configuration, and what a reader has to know of the runs."""
     console = stdout_console()
+    console.print()
     print_spread(console, groups)
+    if (unit := spread_unit(groups)) is not None:
+        console.print("\n" + "\n".join(verdicts(groups, unit)))
     told: dict[str, list[str]] = {}
     for place, conducted in done:
         for note in notes(conducted, plan):
@@ -104,26 +107,26 @@ def print_series(
         console.print(f"note: {', '.join(runs)}: {note}")
     if not series.flush_cache:
         console.print(
-            "note: without --flush-cache each run has token ids of its own, so that none finds the prompts of "
-            "another in the cache; what earlier runs left there still takes room until it is evicted"
+            "note: without --flush-cache each run has token ids of its own, so that none finds the prompts "
+            "of another in the cache; what earlier runs left there still takes room until it is evicted"
         )
     console.print(f"runs: {folder}")
 
 
 def print_spread(console: Console, groups: Sequence[Repeated]) -> None:
     """The table of medians, if a run has come to its end."""
-    known = [metrics.elapsed_s for group in groups for metrics in group.metrics.values()]
-    if not known:
+    unit = spread_unit(groups)
+    if unit is None:
         return
     heads = spread_heads(groups)
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
-    for place, head in enumerate(heads):
-        table.add_column(head, justify="right" if place > 1 else "left", no_wrap=place != 1, overflow="fold")
-    for row in spread_rows(groups, TimeUnit(max(known))):
+    for head in heads:
+        table.add_column(
+            head, justify="right" if head else "left", no_wrap=bool(head) and not head.startswith("over")
+        )
+    for row in spread_rows(groups, unit):
         table.add_row(*row[: len(heads)])
-    console.print()
     console.print(table, width=max(TABLE_WIDTH, console.width), crop=False)
-    console.print()
 
 
 def runs_table(runs: Sequence[tuple[str, ReplayMetrics]]) -> Table:

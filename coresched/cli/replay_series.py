@@ -1,4 +1,4 @@
-"""`coresched replay` with several runs: one after another, each in a folder of its own, and what they come to."""
+"""`coresched replay` with several runs: one after another, a folder for each, and what they come to."""
 
 import argparse
 import dataclasses

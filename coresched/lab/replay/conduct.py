@@ -54,10 +54,10 @@ async def conduct(
 ) -> Conducted:
     """Check, replay, measure, and write all of it to ``folder``.
 
-    ``warm_up`` requests go to each endpoint first, and are no part of what is measured; ``place`` is that of the
-    run among several. SIGINT, SIGTERM and SIGHUP end the replay, and what there is by then is measured. Raises
-    InputError, nothing having been sent, for endpoints or a service that cannot be used, or a folder that is
-    in use.
+    ``warm_up`` requests go to each endpoint first, and are no part of what is measured; ``place`` is that of
+    the run among several. SIGINT, SIGTERM and SIGHUP end the replay, and what there is by then is measured.
+    Raises InputError, nothing having been sent, for endpoints or a service that cannot be used, or a folder
+    that is in use.
     """
     async with http_session(settings.request_timeout_s) as session:
         served = await look(session, endpoints)

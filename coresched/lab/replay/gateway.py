@@ -1,4 +1,4 @@
-"""A `coresched gateway` of the replay's own, in a process in front of the endpoints, for as long as it takes."""
+"""A `coresched gateway` in front of the endpoints, in a process that is there while a replay is."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ async def gateway_before(
 ) -> AsyncIterator[Gateway]:
     """Start it on a free port, wait until it takes all endpoints for healthy, and stop it in the end.
 
-    It routes by LBCH with ``load_bound``, and ends with this process, however that ends. Raises InputError where
-    it does not start, or an endpoint does not answer its ``GET /health``.
+    It routes by LBCH with ``load_bound``, and ends with this process, however that ends. Raises InputError
+    where it does not start, or an endpoint does not answer its ``GET /health``.
     """
     log = folder / LOG
     # A worker is URL=WEIGHT: with the weight, an = in the URL is of the URL.

@@ -55,7 +55,8 @@ class Run:
 def workload_digest(plan: Plan, tokens: TokenSource) -> str:
     """Equal for two replays that send the same prompts in the same order with the same pauses.
 
-    The variant of the token ids does not count: it changes what prompts are found in a cache, not their lengths.
+    The variant of the token ids does not count: it changes which prompts are found in a cache, not how long
+    they are.
     """
     digest = hashlib.sha256(f"{tokens.seed} {tokens.low} {tokens.high}\n".encode())
     for sample in plan.samples:

@@ -31,6 +31,8 @@ class _Configuration(msgspec.Struct, frozen=True):
     settings: ReplaySettings
     endpoints: tuple[_Endpoint, ...]
     service: str | None
+    configuration: str | None = None
+    round: int | None = None
 
 
 class _Summary(msgspec.Struct, frozen=True):
@@ -57,6 +59,9 @@ class RecordedRun:
     reason: str | None
     events: Sequence[AnyEvent]
     metrics: ReplayMetrics
+    configuration: str | None = None
+    """Which of those of its command, and in which round of it."""
+    round: int | None = None
 
     @property
     def workers(self) -> list[str]:
@@ -97,6 +102,8 @@ def read_recorded(folder: Path, *, name: str) -> RecordedRun:
         metrics=measure(
             events, samples=configuration.samples, endpoints=[one.name for one in configuration.endpoints]
         ),
+        configuration=configuration.configuration,
+        round=configuration.round,
     )
 
 

@@ -66,8 +66,8 @@ class _StoppedError(Exception):
 class Replay:
     """One replay; ``run`` may be called once.
 
-    ``workers`` are the names of those behind a gateway, by what it calls them. ``progress(turns, samples)`` is
-    called with what is completed after each turn and each sample.
+    ``workers`` are the names of those behind a gateway, by what it calls them. ``progress(turns, samples)``
+    is called with what is completed after each turn and each sample.
     """
 
     def __init__(

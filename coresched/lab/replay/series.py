@@ -15,7 +15,7 @@ from coresched.errors import InputError
 from coresched.files import write_whole
 from coresched.lab.replay.plan import ReplaySettings
 from coresched.lab.replay.record import Place
-from coresched.lab.replay.spread import Repeated, Spread
+from coresched.lab.replay.spread import Repeated, spreads_as_json
 
 COMPARISON: Final = "comparison.json"
 
@@ -53,22 +53,12 @@ def write_comparison(folder: Path, series: Series, groups: Sequence[Repeated]) -
         "flush_cache": series.flush_cache,
         "order": [run_name(place) for place in series.places()],
         "configurations": [
-            {
-                "name": group.name,
-                "settings": asdict(series.settings[group.name]),
-                "runs": dict(group.statuses),
-                "metrics": _spreads(group.spreads()),
-                "over_first": _spreads(group.over(groups[0])),
-            }
+            spreads_as_json(group, groups[0]) | {"settings": asdict(series.settings[group.name])}
             for group in groups
         ],
     }
     write_whole(folder / COMPARISON, json.dumps(values, indent=2) + "\n", "--output")
     return values
-
-
-def _spreads(found: Mapping[str, Spread]) -> dict[str, dict[str, Any]]:
-    return {metric: asdict(spread) for metric, spread in found.items()}
 
 
 class _Comparison(msgspec.Struct):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from coresched.lab.metrics import TAIL_PERCENTS
 from coresched.lab.replay.summary import ReplayMetrics
@@ -71,6 +71,16 @@ class Repeated:
                 for own, of_first in pairs
             ]
         )
+
+
+def spreads_as_json(group: Repeated, first: Repeated) -> dict[str, Any]:
+    """The runs of a configuration and what they come to, alone and over those of the first one."""
+    return {
+        "name": group.name,
+        "runs": dict(group.statuses),
+        "metrics": {metric: asdict(spread) for metric, spread in group.spreads().items()},
+        "over_first": {metric: asdict(spread) for metric, spread in group.over(first).items()},
+    }
 
 
 def _spreads(runs: Sequence[Mapping[str, float]]) -> dict[str, Spread]:

@@ -29,8 +29,8 @@ async def warm_up(
 ) -> None:
     """Send ``requests`` to each endpoint, one after another, with prompts that no trajectory begins with.
 
-    They carry no label, for a worker with routing-prefix would remember it. Raises ReplayError for an endpoint
-    that does not answer for ``patience_s``, or answers as none of a replay may.
+    They carry no label, for a worker with routing-prefix would remember it. Raises ReplayError for an
+    endpoint that does not answer for ``patience_s``, or answers as none of a replay may.
     """
     work = [_warm_up(session, one, protocol, tokens, requests, patience_s) for one in endpoints]
     await asyncio.gather(*work)
