@@ -67,8 +67,9 @@ def print_run(conducted: Conducted, plan: Plan, folder: Path, earlier: Run | Non
     if metrics.turns:
         console.print(
             f"The replay itself: {client.cpu_s / metrics.turns * 1000:.1f} ms of CPU a turn, "
-            f"{client.cpu_s / client.wall_s:.0%} of a core; pauses on average "
-            f"{metrics.environment_late_s * 1000:.1f} ms too long."
+            f"{client.cpu_s / client.wall_s:.0%} of a core; pauses "
+            f"{metrics.median_environment_late_s * 1000:.1f} ms too long in the median, 99 % of them at most "
+            f"{metrics.p99_environment_late_s * 1000:.1f} ms."
         )
     for note in notes(conducted, plan):
         console.print(f"note: {note}")

@@ -35,7 +35,7 @@ def run_series(
     from coresched.lab.replay.prompts import TokenSource
     from coresched.lab.replay.record import new_folder, workload_digest
     from coresched.lab.replay.run import Ending
-    from coresched.lab.replay.series import Series, write_comparison
+    from coresched.lab.replay.series import Series, run_name, write_comparison
 
     tokens = TokenSource(args.seed, *args.token_ids)
     series = Series(
@@ -47,6 +47,7 @@ def run_series(
     )
     done: Done = []
     ending = Ending("completed")
+    there = folder.exists()
     new_folder(folder)
     comparison = write_comparison(folder, series, _groups(series, done))
     for number, place in enumerate(series.places()):
@@ -58,11 +59,13 @@ def run_series(
             )
         except InputError as error:
             if not done:
+                _leave_as_found(folder, run_name(place), there)
                 raise
             ending = Ending("failed", str(error))
             break
         except KeyboardInterrupt:
             if not done:
+                _leave_as_found(folder, run_name(place), there)
                 raise
             ending = Ending("interrupted", "stopped by a signal")
             break
@@ -112,6 +115,16 @@ def _run(
     if not args.json:
         print(f"{len(done) + 1} of {runs}  {told_run(name, conducted)}", flush=True)
     return conducted
+
+
+def _leave_as_found(folder: Path, first_run: str, there: bool) -> None:
+    """Nothing was run: the same command must find the folder as free as this one did."""
+    from coresched.lab.replay.series import COMPARISON
+
+    (folder / COMPARISON).unlink(missing_ok=True)
+    for path in (folder / first_run, *(() if there else (folder,))):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
 
 
 def _groups(series: "Series", done: Done) -> "list[Repeated]":

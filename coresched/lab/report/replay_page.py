@@ -58,6 +58,7 @@ def replay_page(runs: Sequence[RecordedRun]) -> str:
                 [heads[place] for place in columns],
                 [tuple(row[place] for place in columns) for row in table_rows(named, unit)],
             ),
+            *([f"<p class='note'>{MEDIAN_RUNS}</p>"] if repeated else ()),
             "<h2>How each was run</h2>",
             html_table(SETTINGS_COLUMNS, [_settings_row(run) for run in runs]),
             "<h2>Where the time went</h2>",
@@ -69,7 +70,6 @@ def replay_page(runs: Sequence[RecordedRun]) -> str:
                 end_s,
                 [place for place, group in enumerate(groups) for _ in group.runs],
             ),
-            *([f"<p class='note'>{MEDIAN_RUNS}</p>"] if repeated else ()),
             "<h2>Requests in flight over time</h2>",
             in_flight_chart([(name, total_curve([c for _, c in one])) for name, one in loads], unit, end_s),
             "<h2>Load of each worker</h2>",
@@ -101,7 +101,10 @@ def verdict(runs: Sequence[RecordedRun], unit: TimeUnit) -> str:
     return f"{last.name} took {text}, which is {than} than {first.name}."
 
 
-MEDIAN_RUNS = "From here on the run of each configuration with the median makespan is drawn."
+MEDIAN_RUNS = (
+    "What follows, but for the completed samples, is of one run of each configuration: that with the median "
+    "makespan."
+)
 
 
 def _spread_sections(groups: Sequence[RunGroup]) -> list[str]:
