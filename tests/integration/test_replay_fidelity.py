@@ -26,7 +26,7 @@ from coresched.lab.replay.protocol import Answer, Protocol, sglang
 from coresched.lab.replay.record import EVENTS
 from coresched.lab.simulator.model import WorkerModel, load_worker_model
 from coresched.lab.simulator.run import simulate
-from coresched.lab.simulator.settings import RunSettings, WorkerPolicy
+from coresched.lab.simulator.settings import RunSettings
 from coresched.trajectory.generator import generate
 from coresched.trajectory.schema import Trajectory
 
@@ -145,9 +145,8 @@ def model_without_client() -> WorkerModel:
     return msgspec.structs.replace(model, times=times)
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "routing-prefix"])
 def test_four_live_workers_take_as_long_as_simulated_ones(
-    policy: WorkerPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     speed, concurrency = 20.0, 8
     batch = [msgspec.structs.replace(one, turns=one.turns[:6]) for one in generate("swe", 16, seed=7)]
@@ -158,14 +157,14 @@ def test_four_live_workers_take_as_long_as_simulated_ones(
         environment_concurrency=None,
         state_ratio=0.9,
         label_capacity=4,
-        worker_policy=policy,
+        worker_policy="routing-prefix",
         routing="consistent-hash",
         environment_policy="fcfs",
     )
     simulated = simulate(batch, settings, model_without_client()).metrics
     durations = Durations()
     monkeypatch.setattr(conducting, "protocol_for", lambda *anything: durations.protocol())
-    options = ["--speed", str(speed), "--schedule-policy", policy, "--label-capacity", "4"]
+    options = ["--speed", str(speed), "--schedule-policy", "routing-prefix", "--label-capacity", "4"]
     with ExitStack() as stack:
         endpoints = [
             # The simulator's names, so that each label has the same home.

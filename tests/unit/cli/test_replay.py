@@ -89,7 +89,7 @@ def test_the_commands_of_its_page_are_commands() -> None:
     page = (Path(__file__).parents[3] / "docs" / "replay.md").read_text().replace("\\\n", "")
     commands = re.findall(r"^\$ coresched (.*?)(?: &)?$", page, flags=re.MULTILINE)
     parsed = [build_parser().parse_args(shlex.split(line)).command for line in commands]
-    assert parsed == ["replay", "replay", "worker", "worker", "trace", "replay", "report"]
+    assert parsed == ["replay", "replay", "worker", "worker", "trace", "replay", "replay", "report", "report"]
 
 
 @pytest.mark.parametrize(
