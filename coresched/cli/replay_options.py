@@ -178,7 +178,7 @@ def _add_series_options(parser: CommandParser) -> None:
         default=[],
         dest="configurations",
         metavar="NAME='OPTIONS'",
-        help="run this too: scheduling options over those of the command; repeat for each, the first is the "
+        help="run with these scheduling options over those of the command; repeat for each, the first is the "
         "reference",
     )
     series.add_argument(
