@@ -1,6 +1,7 @@
 """`coresched replay` with several runs, as a person meets it: order, folders, comparison, ends, mistakes."""
 
 import json
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,26 @@ def test_a_run_that_fails_is_the_last_and_what_there_is_is_compared(
     assert json.loads(Path("all/comparison.json").read_text())["configurations"] == found["configurations"]
     assert main(["report", "all", "--report", "page.html"]) == 0
     assert "other-1 did not reach its end (failed: " in Path("page.html").read_text()
+
+
+def test_an_endpoint_that_cannot_be_used_any_more_ends_the_runs_as_failed(
+    trace: Path, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Shrinking(deque[Any]):
+        """At the first request the engine begins to serve shorter contexts only."""
+
+        def popleft(self) -> Any:
+            engine.longest_context = 10
+            return super().popleft()
+
+    engine.faults = Shrinking([{}])
+    assert main(command(trace, engine, *TWO)) == 1
+    out, err = capsys.readouterr()
+    assert "turns[0] needs a context of 44 tokens, but an endpoint serves at most 10" in err
+    assert err.endswith("what was measured by then is kept\n")
+    assert "1 of 4  stock-1: " in out
+    compared = json.loads(Path("all/comparison.json").read_text())["configurations"]
+    assert [one["runs"] for one in compared] == [{"stock-1": "completed"}, {}]
 
 
 @pytest.mark.parametrize(
