@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,3 +133,28 @@ async def engines(number: int, **fields: Any) -> AsyncIterator[Sequence[Engine]]
             engine.gate.set()
         for server in servers:
             await server.close()
+
+
+@contextmanager
+def engine_beside() -> Iterator[Engine]:
+    """An engine in an event loop of its own, in a thread beside the test's."""
+    ready = threading.Event()
+    running: list[Engine] = []
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def serve() -> None:
+        async with engines(1) as (one,):
+            running.append(one)
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    ready.wait()
+    try:
+        yield running[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+        loop.close()

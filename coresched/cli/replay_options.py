@@ -27,7 +27,8 @@ def add_options(commands: "argparse._SubParsersAction[CommandParser]") -> Comman
         "traces", nargs="+", type=Path, metavar="TRACE", help="trajectories: .jsonl, .jsonl.gz, .jsonl.zst"
     )
     _add_endpoint_options(parser)
-    _add_scheduling_options(parser)
+    add_scheduling_options(parser)
+    _add_series_options(parser)
     prompts = parser.add_argument_group("the prompts")
     prompts.add_argument(
         "--seed",
@@ -56,7 +57,8 @@ def add_options(commands: "argparse._SubParsersAction[CommandParser]") -> Comman
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="new folder for run.json, events.jsonl, summary.json (default coresched-replay-DATE-TIME)",
+        help="new folder for run.json, events.jsonl, summary.json, or with several runs for a folder of each "
+        "and comparison.json (default coresched-replay-DATE-TIME)",
     )
     output.add_argument(
         "--against", type=Path, metavar="FOLDER", help="an earlier replay of the same prompts to compare with"
@@ -93,8 +95,16 @@ def _add_endpoint_options(parser: CommandParser) -> None:
     endpoints.add_argument(
         "--flush-cache",
         action="store_true",
-        help="empty the prefix caches first (SGLang: POST /flush_cache; vLLM: POST /reset_prefix_cache, for "
-        "which it must run with VLLM_SERVER_DEV_MODE=1)",
+        help="empty the prefix caches before each run (SGLang: POST /flush_cache; vLLM: POST "
+        "/reset_prefix_cache, for which it must run with VLLM_SERVER_DEV_MODE=1)",
+    )
+    endpoints.add_argument(
+        "--warm-up",
+        type=count,
+        default=0,
+        metavar="N",
+        help="send N short requests to each endpoint before the clock of each run starts, and before "
+        "--flush-cache (default: none)",
     )
     endpoints.add_argument(
         "--patience-s",
@@ -112,10 +122,14 @@ def _add_endpoint_options(parser: CommandParser) -> None:
     )
 
 
-def _add_scheduling_options(parser: CommandParser) -> None:
+def add_scheduling_options(parser: CommandParser) -> None:
+    """Those that configurations of one command may differ in."""
     policy = parser.add_argument_group("the scheduling")
     policy.add_argument(
-        "--sample-concurrency", type=count, required=True, metavar="C_S", help="samples admitted at once"
+        "--sample-concurrency",
+        type=count,
+        metavar="C_S",
+        help="samples admitted at once; required, here or in each --configuration",
     )
     policy.add_argument(
         "--environment-concurrency",
@@ -131,9 +145,10 @@ def _add_scheduling_options(parser: CommandParser) -> None:
     )
     policy.add_argument(
         "--router",
-        choices=["lbch", "consistent-hash", "round-robin"],
+        choices=["lbch", "consistent-hash", "round-robin", "gateway"],
         default="lbch",
-        help="which endpoint a turn goes to (default %(default)s)",
+        help="which endpoint a turn goes to; gateway: the one that a `coresched gateway` chooses, which runs "
+        "in front of them while the replay does (default %(default)s)",
     )
     policy.add_argument(
         "--no-labels",
@@ -153,6 +168,31 @@ def _add_scheduling_options(parser: CommandParser) -> None:
     )
     policy.add_argument("--batch", metavar="NAME", help="the batch's name there (default: the folder's)")
     add_tls_options(policy)
+
+
+def _add_series_options(parser: CommandParser) -> None:
+    series = parser.add_argument_group("several runs")
+    series.add_argument(
+        "--configuration",
+        action="append",
+        default=[],
+        dest="configurations",
+        metavar="NAME='OPTIONS'",
+        help="run with these scheduling options over those of the command; repeat for each, the first is the "
+        "reference",
+    )
+    series.add_argument(
+        "--repeat",
+        type=count,
+        default=1,
+        metavar="N",
+        help="run each N times, and show medians and spread (default %(default)s)",
+    )
+    series.add_argument(
+        "--alternate",
+        action="store_true",
+        help="take turns: A B, then B A, then A B, instead of A A A B B B",
+    )
 
 
 def _span(text: str) -> tuple[int, int]:

@@ -11,9 +11,13 @@ from rich.table import Table
 from coresched.cli.terminal import stdout_console
 from coresched.lab.replay.conduct import Conducted
 from coresched.lab.replay.plan import Plan
-from coresched.lab.replay.record import Run
+from coresched.lab.replay.record import Place, Run
+from coresched.lab.replay.series import Series, run_name
+from coresched.lab.replay.spread import Repeated
+from coresched.lab.replay.spread_table import spread_heads, spread_rows, spread_unit, verdicts
 from coresched.lab.replay.summary import ReplayMetrics
 from coresched.lab.replay.table import COLUMNS, table_rows, unit_of
+from coresched.lab.units import TimeUnit, percent_text
 
 BUSY = 0.5
 """Share of a core from which on the replay's own CPU time may be in what it measures."""
@@ -21,8 +25,13 @@ TABLE_WIDTH = 78
 
 
 @contextmanager
-def progress_bar(plan: Plan, name: str = "") -> Iterator[Callable[[int, int], None]]:
-    """A bar of turns with the time that is left, behind ``name``, where stderr is a terminal."""
+def progress_bar(
+    plan: Plan, name: str = "", *, runs: int = 1, done: int = 0
+) -> Iterator[Callable[[int, int], None]]:
+    """A bar of turns with the time that is left, behind ``name``, where stderr is a terminal.
+
+    Of several ``runs`` it shows all, ``done`` of which are over.
+    """
     console = Console(stderr=True)
     with Progress(
         TextColumn(f"{name} {{task.completed:,.0f}}/{{task.total:,.0f}} turns".lstrip()),
@@ -35,8 +44,11 @@ def progress_bar(plan: Plan, name: str = "") -> Iterator[Callable[[int, int], No
         transient=True,
         disable=not console.is_terminal,
     ) as bar:
-        task = bar.add_task("", total=plan.turns, samples=0, all_samples=len(plan.samples))
-        yield lambda turns, samples: bar.update(task, completed=turns, samples=samples)
+        before = done * plan.turns
+        task = bar.add_task(
+            "", total=runs * plan.turns, completed=before, samples=0, all_samples=len(plan.samples)
+        )
+        yield lambda turns, samples: bar.update(task, completed=before + turns, samples=samples)
 
 
 def print_run(conducted: Conducted, plan: Plan, folder: Path, earlier: Run | None) -> None:
@@ -55,12 +67,67 @@ def print_run(conducted: Conducted, plan: Plan, folder: Path, earlier: Run | Non
     if metrics.turns:
         console.print(
             f"The replay itself: {client.cpu_s / metrics.turns * 1000:.1f} ms of CPU a turn, "
-            f"{client.cpu_s / client.wall_s:.0%} of a core; pauses on average "
-            f"{metrics.environment_late_s * 1000:.1f} ms too long."
+            f"{client.cpu_s / client.wall_s:.0%} of a core; pauses "
+            f"{metrics.median_environment_late_s * 1000:.1f} ms too long in the median, 99 % of them at most "
+            f"{metrics.p99_environment_late_s * 1000:.1f} ms."
         )
     for note in notes(conducted, plan):
         console.print(f"note: {note}")
     console.print(f"run: {folder}")
+
+
+def told_run(name: str, conducted: Conducted) -> str:
+    """One run of several in a line."""
+    metrics = conducted.metrics
+    if metrics.makespan_s is None:
+        return f"{name}: {conducted.ending.status}, {metrics.completed_samples:,} samples completed"
+    unit = TimeUnit(metrics.makespan_s)
+    reuse = "" if metrics.cache_reuse is None else f", cache reuse {percent_text(metrics.cache_reuse)}"
+    failed = f", {metrics.failed_requests:,} requests failed" if metrics.failed_requests else ""
+    return f"{name}: {unit.text(metrics.makespan_s)} {unit.name}{reuse}{failed}"
+
+
+def print_series(
+    groups: Sequence[Repeated],
+    done: Sequence[tuple[Place, Conducted]],
+    plan: Plan,
+    folder: Path,
+    series: Series,
+) -> None:
+    """Medians and spread of each configuration, and what a reader has to know of the runs."""
+    console = stdout_console()
+    console.print()
+    print_spread(console, groups)
+    if (unit := spread_unit(groups)) is not None:
+        console.print("\n" + "\n".join(verdicts(groups, unit)))
+    told: dict[str, list[str]] = {}
+    for place, conducted in done:
+        for note in notes(conducted, plan):
+            told.setdefault(note, []).append(run_name(place))
+    for note, runs in told.items():
+        console.print(f"note: {', '.join(runs)}: {note}")
+    if not series.flush_cache:
+        console.print(
+            "note: without --flush-cache each run has token ids of its own, so that none finds the prompts "
+            "of another in the cache; what earlier runs left there still takes room until it is evicted"
+        )
+    console.print(f"runs: {folder}")
+
+
+def print_spread(console: Console, groups: Sequence[Repeated]) -> None:
+    """The table of medians, if a run has come to its end."""
+    unit = spread_unit(groups)
+    if unit is None:
+        return
+    heads = spread_heads(groups)
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    for head in heads:
+        table.add_column(
+            head, justify="right" if head else "left", no_wrap=bool(head) and not head.startswith("over")
+        )
+    for row in spread_rows(groups, unit):
+        table.add_row(*row[: len(heads)])
+    console.print(table, width=max(TABLE_WIDTH, console.width), crop=False)
 
 
 def runs_table(runs: Sequence[tuple[str, ReplayMetrics]]) -> Table:

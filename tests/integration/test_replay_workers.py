@@ -1,6 +1,7 @@
 """`coresched replay` with real processes: simulated workers, a gateway, a service, and their ends."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,11 +11,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
+from process_table import descendants, wait_until_gone
 from served import served
 from simulated import free_scheduling
 from simulated_worker import CHECKOUT, running_worker
+from simulated_worker import metrics as worker_metrics
 
 from coresched.lab.simulator.model import load_worker_model
 from coresched.lab.simulator.run import simulate
@@ -45,10 +49,24 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def workers() -> Iterator[list[tuple[str, subprocess.Popen[str]]]]:
+Workers = list[tuple[str, subprocess.Popen[str]]]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Workers]:
     with ExitStack() as stack:
         yield [stack.enter_context(running_worker("--speed", str(SPEED))) for _ in NAMES]
+
+
+@pytest.fixture
+def workers(running: Workers) -> Workers:
+    """Workers with empty caches, once what an earlier test left there is gone."""
+    deadline = time.monotonic() + 60
+    for url, _ in running:
+        while httpx.post(f"{url}/flush_cache").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    return running
 
 
 def command(trace: Path, urls: list[str], folder: Path, *options: str) -> list[str]:
@@ -146,14 +164,80 @@ def test_a_gateway_is_one_endpoint_and_tells_its_workers(
     assert metrics["request_imbalance"] > 0
 
 
-def test_a_worker_that_is_killed_is_done_without(
+def test_a_gateway_of_its_own_routes_by_label_under_the_names_of_the_endpoints(
     trace: Path, tmp_path: Path, workers: list[tuple[str, Any]]
 ) -> None:
     urls = [url for url, _ in workers]
-    with subprocess.Popen(command(trace, urls, tmp_path / "r"), cwd=CHECKOUT) as running:
-        wait_for_turns(tmp_path / "r", 10)
-        workers[0][1].kill()
-        assert running.wait(300) == 0
+    metrics = replay(trace, urls, tmp_path / "r", "--router", "gateway", "--load-bound", "2")["metrics"]
+    assert set(metrics["turns_by_worker"]) == set(NAMES)
+    assert all(metrics["turns_by_worker"].values())
+    assert metrics["cache_reuse"] > 0.5  # which it would not be without labels at two workers
+    configuration = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert configuration["settings"]["router"] == "gateway"
+    assert [one["url"] for one in configuration["endpoints"]] == urls
+    assert (tmp_path / "r" / "gateway.log").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_its_gateway_ends_with_it(
+    trace: Path, tmp_path: Path, workers: list[tuple[str, Any]], number: int
+) -> None:
+    arguments = command(trace, [url for url, _ in workers], tmp_path / "r", "--router", "gateway")
+    with subprocess.Popen(
+        arguments, cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as running:
+        wait_for_turns(tmp_path / "r", 5)
+        below = descendants(running.pid)
+        assert below
+        running.send_signal(number)
+        assert running.wait(60) == (130 if number == signal.SIGINT else -number)
+        wait_until_gone(below)
+
+
+def test_a_gateway_that_is_gone_ends_the_replay(
+    trace: Path, tmp_path: Path, workers: list[tuple[str, Any]]
+) -> None:
+    arguments = command(trace, [url for url, _ in workers], tmp_path / "r", "--router", "gateway")
+    with subprocess.Popen(
+        arguments, cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as running:
+        wait_for_turns(tmp_path / "r", 5)
+        (gateway,) = descendants(running.pid)
+        os.kill(gateway, signal.SIGKILL)
+        _, err = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert "the gateway ended with exit code -9; " in err
+
+
+def test_runs_after_a_flush_reuse_the_same_and_a_warm_up_is_no_part_of_them(
+    trace: Path, tmp_path: Path, workers: list[tuple[str, Any]]
+) -> None:
+    urls = [url for url, _ in workers]
+    options = ("--router", "consistent-hash", "--repeat", "2", "--flush-cache", "--warm-up", "3", "--json")
+    arguments = command(trace, urls, tmp_path / "r", *options)
+    answered = sum(worker_metrics(url)["requests_total"] for url in urls)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=300, cwd=CHECKOUT)
+    assert (done.returncode, done.stderr) == (0, "")
+    (only,) = json.loads(done.stdout)["configurations"]
+    prefill = only["metrics"]["new_prefill_tokens"]
+    assert (prefill["low"], prefill["runs"]) == (prefill["high"], 2)
+    runs = [events_of(tmp_path / "r" / f"run-{n}", "inference") for n in (1, 2)]
+    turns = sum(len(one.turns) for one in batch())
+    assert [len(events) for events in runs] == [turns, turns]
+    # The workers counted the warm-up: three requests to each before each run.
+    answered = sum(worker_metrics(url)["requests_total"] for url in urls) - answered
+    assert answered == 2 * turns + 2 * 2 * 3
+
+
+def test_a_worker_that_is_killed_is_done_without(
+    trace: Path, tmp_path: Path, workers: list[tuple[str, Any]]
+) -> None:
+    with running_worker("--speed", str(SPEED)) as (url, process):
+        arguments = command(trace, [url, workers[1][0]], tmp_path / "r")
+        with subprocess.Popen(arguments, cwd=CHECKOUT) as running:
+            wait_for_turns(tmp_path / "r", 10)
+            process.kill()
+            assert running.wait(300) == 0
     summary = summary_of(tmp_path / "r")
     assert (summary["status"], summary["metrics"]["completed_samples"]) == ("completed", 8)
     turns = events_of(tmp_path / "r", "inference")

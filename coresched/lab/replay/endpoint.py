@@ -23,6 +23,7 @@ VIRTUAL_FIRST_TOKEN_HEADER: Final = "x-coresched-first-token-s"
 
 CONNECT_S: Final = 10.0
 LOOK_S: Final = 10.0
+FLUSH_S: Final = 60.0
 # Uvicorn drops a connection after 5 s without a request, perhaps in the moment in which one is sent.
 IDLE_CONNECTION_S: Final = 2.0
 _MAY_PASS: Final = (408, 425, 429, 500, 502, 503, 504)
@@ -81,11 +82,14 @@ async def look(session: aiohttp.ClientSession, endpoints: Sequence[Endpoint]) ->
 async def _look(session: aiohttp.ClientSession, endpoint: Endpoint) -> Served:
     url = f"{endpoint.url}/v1/models"
     try:
-        async with session.get(url, timeout=aiohttp.ClientTimeout(total=LOOK_S)) as response:
+        timeout = aiohttp.ClientTimeout(total=LOOK_S, sock_connect=CONNECT_S)
+        async with session.get(url, timeout=timeout) as response:
             content = await response.read()
             status = response.status
     except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
-        raise InputError(f"--endpoint {endpoint}: {_reason(error)}; start it, or correct the URL") from None
+        raise InputError(
+            f"--endpoint {endpoint}: {_reason(error, LOOK_S)}; start it, or correct the URL"
+        ) from None
     if status != 200:
         raise InputError(
             f"--endpoint {endpoint}: GET /v1/models was answered with {status}: {_said(content)}"
@@ -130,10 +134,12 @@ async def flush_caches(
         is_vllm = one.owned_by == "vllm"
         path = "/reset_prefix_cache" if is_vllm else "/flush_cache"
         try:
-            async with session.post(endpoint.url + path) as response:
+            async with session.post(
+                endpoint.url + path, timeout=aiohttp.ClientTimeout(total=FLUSH_S)
+            ) as response:
                 content, status = await response.read(), response.status
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
-            raise InputError(f"--flush-cache: {endpoint}: {_reason(error)}") from None
+            raise InputError(f"--flush-cache: {endpoint}: {_reason(error, FLUSH_S)}") from None
         if status == 404 and is_vllm:
             raise InputError(
                 f"--flush-cache: {endpoint} has no POST {path}; start vLLM with VLLM_SERVER_DEV_MODE=1, or "
@@ -165,6 +171,9 @@ async def generate(
             content = await response.read()
             status, told = response.status, response.headers
     except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
+        if isinstance(error, asyncio.TimeoutError) and not isinstance(error, aiohttp.ClientError):
+            allowed = f"did not answer within {session.timeout.total:g} s (--request-timeout-s)"
+            raise EndpointError(allowed, may_retry=True, timed_out=True) from None
         raise EndpointError(_reason(error), may_retry=True) from None
     if status != 200:
         raise EndpointError(f"answered {status}: {_said(content)}", may_retry=status in _MAY_PASS)
@@ -172,14 +181,16 @@ async def generate(
     return Reply(protocol.read(content), told.get(WORKER_HEADER), None if virtual is None else float(virtual))
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, within_s: float | None = None) -> str:
+    if isinstance(error, aiohttp.ServerTimeoutError):
+        return f"cannot be connected to within {CONNECT_S:g} s"
     if isinstance(error, aiohttp.ClientConnectorError):
         number = error.os_error.errno
         return f"cannot be connected to ({os.strerror(number) if number and number > 0 else error.os_error})"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "closed the connection before it answered"
     if isinstance(error, asyncio.TimeoutError):
-        return "did not answer in time"
+        return f"did not answer within {within_s:g} s" if within_s else "did not answer in time"
     return f"broke off ({type(error).__name__}: {error})"
 
 

@@ -9,8 +9,9 @@ from coresched.errors import InputError
 from coresched.lab.simulator.workload import NO_ENVIRONMENT, build_workload
 from coresched.trajectory.schema import Trajectory
 
-RouterName = Literal["lbch", "consistent-hash", "round-robin"]
+RouterName = Literal["lbch", "consistent-hash", "round-robin", "gateway"]
 ROUTERS: Final[tuple[RouterName, ...]] = get_args(RouterName)
+"""The first two are those of the batch; the last is a `coresched gateway` in front of the endpoints."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class ReplaySettings:
     labelled: bool = True
     patience_s: float = 60.0
     request_timeout_s: float = 3600.0
+
+    @property
+    def batch_routes(self) -> bool:
+        """Whether the batch chooses the endpoint of a turn."""
+        return self.router in ("lbch", "consistent-hash")
 
 
 @dataclass(frozen=True)

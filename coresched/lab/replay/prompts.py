@@ -14,15 +14,18 @@ Ids = Sequence[int]
 class TokenSource:
     """Token ids from ``low`` up to, not including, ``high``: the same for the same seed and name, everywhere.
 
-    The ids of a longer stretch begin with those of a shorter one of the same name.
+    The ids of a longer stretch begin with those of a shorter one of the same name. Another ``variant`` is
+    other ids for the same workload: what an engine has cached of one is of no use to the other.
     """
 
     seed: int
     low: int
     high: int
+    variant: int = 0
 
     def ids(self, name: str, count: int) -> list[int]:
-        drawn = shake_128(f"{self.seed} {name}".encode()).digest(4 * count)
+        drawn_from = f"{self.seed} {name}" if not self.variant else f"{self.seed}/{self.variant} {name}"
+        drawn = shake_128(drawn_from.encode()).digest(4 * count)
         span, low = self.high - self.low, self.low
         return [low + number % span for number in struct.unpack(f"<{count}I", drawn)]
 

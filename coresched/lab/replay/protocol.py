@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from coresched.lab.replay.failure import EndpointError
+from coresched.lab.replay.failure import EndpointError, ReplayError
 
 ProtocolName = Literal["sglang", "openai"]
 
@@ -22,6 +22,20 @@ class Answer:
     """Prompt tokens that were in the cache; None where the engine does not say."""
     first_token_s: float | None
     """From the request to the first token on the engine's clock; None where the engine does not say."""
+
+
+def check_counts(answer: Answer, prompt_tokens: int, output_tokens: int, where: str) -> None:
+    """Raises ReplayError for other numbers of tokens than recorded, which would be another workload."""
+    if answer.prompt_tokens != prompt_tokens:
+        raise ReplayError(
+            f"{where} counted {answer.prompt_tokens} prompt tokens where {prompt_tokens} were sent; it must "
+            "take token ids as they are"
+        )
+    if len(answer.reply) != output_tokens:
+        raise ReplayError(
+            f"{where} generated {len(answer.reply)} tokens where {output_tokens} were asked for; it must "
+            "honour ignore_eos"
+        )
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from coresched.lab.replay.plan import Plan, ReplaySettings
 from coresched.lab.replay.prompts import TokenSource
 from coresched.lab.replay.run import Ending
 from coresched.lab.replay.summary import ReplayMetrics
+from coresched.lab.replay.warm_up import OUTPUT_TOKENS, PROMPT_TOKENS
 
 RUN: Final = "run.json"
 EVENTS: Final = "events.jsonl"
@@ -34,6 +35,14 @@ class Client:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Which run of several this is: of which configuration, in which round, from 1."""
+
+    configuration: str
+    round: int
+
+
+@dataclass(frozen=True)
 class Run:
     """A run as its folder tells it."""
 
@@ -44,7 +53,11 @@ class Run:
 
 
 def workload_digest(plan: Plan, tokens: TokenSource) -> str:
-    """Equal for two replays that send the same prompts in the same order with the same pauses."""
+    """Equal for two replays that send the same prompts in the same order with the same pauses.
+
+    The variant of the token ids does not count: it changes which prompts are found in a cache, not how long
+    they are.
+    """
     digest = hashlib.sha256(f"{tokens.seed} {tokens.low} {tokens.high}\n".encode())
     for sample in plan.samples:
         digest.update(msgspec.json.encode((sample.label, sample.trajectory, sample.environment_s)) + b"\n")
@@ -76,6 +89,9 @@ def write_run(
     path: str,
     service: str | None,
     batch: str | None,
+    flush_cache: bool = False,
+    warm_up: int = 0,
+    place: Place | None = None,
 ) -> None:
     """What the replay is going to do, before it begins."""
     _write(
@@ -89,6 +105,9 @@ def write_run(
             "workload_digest": workload_digest(plan, tokens),
             "seed": tokens.seed,
             "token_ids": [tokens.low, tokens.high],
+            "token_ids_variant": tokens.variant,
+            "flush_cache": flush_cache,
+            "warm_up": _warm_up(warm_up),
             "settings": asdict(settings),
             "protocol": f"POST {path}",
             "endpoints": [
@@ -96,8 +115,22 @@ def write_run(
             ],
             "service": service,
             "batch": batch,
+            "configuration": None if place is None else place.configuration,
+            "round": None if place is None else place.round,
         },
     )
+
+
+def _warm_up(requests: int) -> dict[str, Any] | None:
+    """What went to each endpoint before the clock, and is in no event."""
+    if not requests:
+        return None
+    return {
+        "requests_per_endpoint": requests,
+        "prompt_tokens": PROMPT_TOKENS,
+        "output_tokens": OUTPUT_TOKENS,
+        "labelled": False,
+    }
 
 
 def write_summary(folder: Path, ending: Ending, metrics: ReplayMetrics, client: Client) -> None:

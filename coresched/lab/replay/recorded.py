@@ -37,6 +37,8 @@ class _Configuration(msgspec.Struct, frozen=True):
     settings: ReplaySettings
     endpoints: tuple[_Endpoint, ...]
     service: str | None
+    configuration: str | None = None
+    round: int | None = None
 
 
 class _Summary(msgspec.Struct, frozen=True):
@@ -72,6 +74,9 @@ class RecordedRun:
     """Whether it is a recording."""
     faults: Sequence[str] = ()
     """What of a recording could not be read or used, a line each."""
+    configuration: str | None = None
+    """Which of those of its command, and in which round of it."""
+    round: int | None = None
 
     @property
     def workers(self) -> list[str]:
@@ -114,6 +119,8 @@ def read_recorded(folder: Path, *, name: str) -> RecordedRun:
         metrics=measure(
             events, samples=configuration.samples, endpoints=[one.name for one in configuration.endpoints]
         ),
+        configuration=configuration.configuration,
+        round=configuration.round,
     )
 
 

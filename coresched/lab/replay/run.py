@@ -13,7 +13,7 @@ import aiohttp
 from coresched.client.embedded import Batch
 from coresched.client.errors import BatchClosedError, ServiceError
 from coresched.errors import InputError
-from coresched.lab.replay.endpoint import Endpoint, Reply, generate
+from coresched.lab.replay.endpoint import Endpoint, generate
 from coresched.lab.replay.events import (
     Admission,
     Completion,
@@ -25,7 +25,7 @@ from coresched.lab.replay.events import (
 from coresched.lab.replay.failure import EndpointError, ReplayError
 from coresched.lab.replay.plan import Plan, PlannedSample, ReplaySettings
 from coresched.lab.replay.prompts import Conversation, Ids, TokenSource
-from coresched.lab.replay.protocol import Protocol
+from coresched.lab.replay.protocol import Protocol, check_counts
 
 if TYPE_CHECKING:  # which would load gRPC
     from coresched.client.embedded import Sample as LocalSample
@@ -53,7 +53,7 @@ def embedded_batch(settings: ReplaySettings, endpoints: Sequence[Endpoint]) -> B
         environment_policy=settings.environment_policy,
         band_s=settings.band_s / settings.speed,
         bucket_s=settings.bucket_s / settings.speed,
-        workers=None if settings.router == "round-robin" else [one.name for one in endpoints],
+        workers=[one.name for one in endpoints] if settings.batch_routes else None,
         # A bound that no load exceeds leaves each label at home.
         load_bound=1e6 if settings.router == "consistent-hash" else settings.load_bound,
     )
@@ -66,7 +66,8 @@ class _StoppedError(Exception):
 class Replay:
     """One replay; ``run`` may be called once.
 
-    ``progress(turns, samples)`` is called with what is completed after each turn and each sample.
+    ``workers`` are the names of those behind a gateway, by what it calls them. ``progress(turns, samples)``
+    is called with what is completed after each turn and each sample.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Replay:
         session: aiohttp.ClientSession,
         log: EventLog,
         progress: Callable[[int, int], None] = lambda turns, samples: None,
+        workers: Mapping[str, str] | None = None,
     ) -> None:
         self._samples: Mapping[str, PlannedSample] = {sample.label: sample for sample in plan.samples}
         self._settings = settings
@@ -89,6 +91,9 @@ class Replay:
         self._session = session
         self._log = log
         self._progress = progress
+        self._workers = workers or {}
+        self._lost: str | None = None
+        self._failed: asyncio.Future[None] | None = None
         self._turns = 0
         self._completed = 0
         self._began = 0.0
@@ -114,8 +119,17 @@ class Replay:
         except (ReplayError, ServiceError, BatchClosedError) as error:
             return Ending("failed", str(error))
 
+    def give_up(self, reason: str) -> None:
+        """End the replay as failed: what it cannot do without is gone."""
+        self._lost = reason
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_exception(ReplayError(reason))
+
     async def _run_inside(self, batch: Batch | RemoteBatch, stop: asyncio.Event) -> None:
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._failed = failed
+        if self._lost is not None:
+            self.give_up(self._lost)
         samples: list[asyncio.Task[None]] = []
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -190,7 +204,7 @@ class Replay:
         label = sample.id if labelled else None
         body = self._protocol.body(conversation.text, label, recorded.output_tokens)
         where = f"trajectory {planned.trajectory.id!r}, turns[{number}]"
-        routed = self._settings.router != "round-robin"
+        routed = self._settings.batch_routes
         avoided: tuple[str, ...] = ()
         attempt, pause_s, give_up_at = 0, FIRST_PAUSE_S, None
         while True:
@@ -213,11 +227,12 @@ class Replay:
                     raise ReplayError(f"{where}: endpoint {endpoint} {error}{tried}") from None
                 await asyncio.sleep(pause_s)
                 attempt, pause_s = attempt + 1, 2 * pause_s
-                # Once more where the cache is, then elsewhere.
-                avoided = (endpoint.name,) if attempt > 1 and len(self._endpoints) > 1 else ()
+                # Once more where the cache is, unless that has taken too long already; then elsewhere.
+                elsewhere = (attempt > 1 or error.timed_out) and len(self._endpoints) > 1
+                avoided = (endpoint.name,) if elsewhere else ()
                 continue
-            _check(reply, conversation.tokens, recorded.output_tokens, f"{where}: endpoint {endpoint}")
             answer = reply.answer
+            check_counts(answer, conversation.tokens, recorded.output_tokens, f"{where}: endpoint {endpoint}")
             first_token_s = reply.virtual_first_token_s
             if first_token_s is None and answer.first_token_s is not None:
                 first_token_s = answer.first_token_s * self._settings.speed
@@ -225,7 +240,7 @@ class Replay:
                 Inference(
                     sample=sample.id,
                     turn=number,
-                    worker=reply.worker or endpoint.name,
+                    worker=self._workers.get(reply.worker, reply.worker) if reply.worker else endpoint.name,
                     sent_s=sent_s,
                     ended_s=ended_s,
                     prompt_tokens=answer.prompt_tokens,
@@ -248,18 +263,3 @@ class Replay:
                 f"{', '.join(self._endpoints)}; give both the same names"
             )
         return self._endpoints[worker]
-
-
-def _check(reply: Reply, prompt_tokens: int, output_tokens: int, where: str) -> None:
-    """A replay with other numbers of tokens than recorded would measure another workload."""
-    answer = reply.answer
-    if answer.prompt_tokens != prompt_tokens:
-        raise ReplayError(
-            f"{where} counted {answer.prompt_tokens} prompt tokens where {prompt_tokens} were sent; it must "
-            "take token ids as they are"
-        )
-    if len(answer.reply) != output_tokens:
-        raise ReplayError(
-            f"{where} generated {len(answer.reply)} tokens where {output_tokens} were asked for; it must "
-            "honour ignore_eos"
-        )

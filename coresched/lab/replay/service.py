@@ -48,10 +48,10 @@ class Service:
         """Raises InputError if it does not answer, or routes to other workers than the endpoints."""
         workers = await self._workers()
         names = {endpoint.name for endpoint in endpoints}
-        if settings.router == "round-robin":
+        if not settings.batch_routes:
             if workers:
                 raise InputError(
-                    f"--router round-robin leaves no routing to the service, but {self.target} has the "
+                    f"--router {settings.router} leaves no routing to the service, but {self.target} has the "
                     f"workers {', '.join(workers)}; start it without --worker"
                 )
         elif set(workers) != names:

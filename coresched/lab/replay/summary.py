@@ -57,8 +57,10 @@ class ReplayMetrics:
     environment_queue_s: float
     """Sums over completed environment stages: pauses, and waits for a slot."""
     environment_late_s: float
+    median_environment_late_s: float
+    p99_environment_late_s: float
     worst_environment_late_s: float
-    """By how much pauses were longer than recorded: mean and largest."""
+    """By how much pauses were longer than recorded: mean, that of half of them, of 99 %, and largest."""
     migrations: int
     """Turns served by another worker than the trajectory's previous turn."""
     failed_requests: int
@@ -89,9 +91,9 @@ def measure(events: Sequence[AnyEvent], *, samples: int, endpoints: Sequence[str
     requests += [(failure.sent_s, failure.ended_s, failure.worker) for failure in failures]
     timed = [(turn, turn.first_token_s) for turn in turns if turn.first_token_s is not None]
     decoded = _sum_known(turn.output_tokens and turn.output_tokens - 1 for turn, _ in timed)
-    late = [
+    late = sorted(
         stage.ended_s - stage.started_s - stage.duration_s for stage in stages if stage.duration_s is not None
-    ]
+    )
     return ReplayMetrics(
         completed_samples=len(completed),
         turns=len(turns),
@@ -117,6 +119,8 @@ def measure(events: Sequence[AnyEvent], *, samples: int, endpoints: Sequence[str
         environment_s=sum(stage.ended_s - stage.started_s for stage in stages),
         environment_queue_s=sum(stage.started_s - stage.requested_s for stage in stages),
         environment_late_s=sum(late) / len(late) if late else 0.0,
+        median_environment_late_s=_quantile(late, 50),
+        p99_environment_late_s=_quantile(late, 99),
         worst_environment_late_s=max(late, default=0.0),
         migrations=_migrations(turns),
         failed_requests=len(failures),
@@ -133,6 +137,11 @@ def _rate(tokens: int | None, elapsed_s: float) -> float | None:
     if tokens is None:
         return None
     return tokens / elapsed_s if elapsed_s else 0.0
+
+
+def _quantile(ascending: Sequence[float], percent: int) -> float:
+    """The smallest value that ``percent`` of them do not exceed; 0 without values."""
+    return ascending[-(-len(ascending) * percent // 100) - 1] if ascending else 0.0
 
 
 def _sum_known(numbers: Iterable[int | None]) -> int | None:

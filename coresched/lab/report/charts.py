@@ -11,10 +11,15 @@ NamedCurve = tuple[str, Points]
 """A name for the legend, and (seconds, value)."""
 
 
-def completion_chart(curves: Sequence[NamedCurve], unit: TimeUnit, end_s: float) -> str:
-    """Completed fractions over time, one curve a run; the first is the reference, the last stands out."""
+def completion_chart(
+    curves: Sequence[NamedCurve], unit: TimeUnit, end_s: float, groups: Sequence[int] | None = None
+) -> str:
+    """Completed fractions over time, one curve a run; the first is the reference, the last stands out.
+
+    With ``groups``, ascending from 0, curves of one group look alike, and the legend has each name once.
+    """
     return line_chart(
-        _by_run(curves, unit),
+        _by_run(curves, unit, groups),
         x_label=f"time ({unit.name})",
         y_label="completed",
         x_max=unit.scale(end_s),
@@ -68,10 +73,11 @@ def highest(curves: Sequence[NamedCurve]) -> float:
     return max((value for _, points in curves for _, value in points), default=0.0)
 
 
-def _by_run(curves: Sequence[NamedCurve], unit: TimeUnit) -> list[Line]:
+def _by_run(curves: Sequence[NamedCurve], unit: TimeUnit, groups: Sequence[int] | None = None) -> list[Line]:
+    of = range(len(curves)) if groups is None else groups
     return [
-        Line(name, _scaled(points, unit), run_style(number, len(curves)))
-        for number, (name, points) in enumerate(curves)
+        Line(name, _scaled(points, unit), run_style(number, of[-1] + 1))
+        for number, (name, points) in zip(of, curves, strict=True)
     ]
 
 

@@ -17,8 +17,9 @@ def html_page(title: str, sections: Sequence[str]) -> str:
     )
 
 
-def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of text."""
+def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, style: str = "") -> str:
+    """A table of text; ``style`` is a CSS class of it. A cell may begin with spaces."""
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    table = f'<table class="{style}">' if style else "<table>"
+    return f"{table}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from html import escape
 
 from coresched.lab.replay.events import Completion, FailedInference, Inference
+from coresched.lab.replay.groups import RunGroup, run_groups
 from coresched.lab.replay.plan import ReplaySettings
 from coresched.lab.replay.recorded import RecordedRun
+from coresched.lab.replay.spread_table import spread_heads, spread_rows, spread_unit, verdicts
 from coresched.lab.replay.summary import ended
 from coresched.lab.replay.table import COLUMNS, table_rows, unit_of
 from coresched.lab.report.charts import (
@@ -33,10 +35,16 @@ NOTE = (
 
 
 def replay_page(runs: Sequence[RecordedRun]) -> str:
-    """Tables, curves, cache reuse by turn, and a Gantt chart of each run. ``runs`` are of one workload."""
-    named = [(run.name, run.metrics) for run in runs]
+    """Tables, curves, cache reuse by turn, and a Gantt chart of each run. ``runs`` are of one workload.
+
+    Of repeated runs there are medians and spread, and the charts show one run of each configuration.
+    """
+    groups = run_groups(runs)
+    repeated = len(groups) < len(runs)
+    everyone, runs = runs, [group.median_run for group in groups]
+    named = [(run.name, run.metrics) for run in everyone]
     unit = unit_of(named)
-    end_s = max(ended(event) for run in runs for event in run.events) or 1.0
+    end_s = max(ended(event) for run in everyone for event in run.events) or 1.0
     loads = [(run.name, _loads(run, end_s)) for run in runs]
     what = "Recorded run" if runs[0].recorded else "Replay"
     title = f"{what} of {runs[0].samples:,} trajectories, {runs[0].turns:,} turns"
@@ -46,17 +54,24 @@ def replay_page(runs: Sequence[RecordedRun]) -> str:
         title,
         [
             f"<h1>{title}</h1>",
-            f'<p class="lead">{escape(verdict(runs, unit))}</p>',
+            f'<p class="lead">{escape(verdict(everyone, unit))}</p>',
+            *(_spread_sections(groups) if repeated else ()),
             html_table(
                 [heads[place] for place in columns],
                 [tuple(row[place] for place in columns) for row in table_rows(named, unit)],
             ),
+            *([f"<p class='note'>{MEDIAN_RUNS}</p>"] if repeated else ()),
             "<h2>How each was run</h2>",
             html_table(SETTINGS_COLUMNS, [_settings_row(run) for run in runs]),
             "<h2>Where the time went</h2>",
             html_table(*_time_table(runs, unit)),
             "<h2>Completed samples over time</h2>",
-            completion_chart([(run.name, _completion(run)) for run in runs], unit, end_s),
+            completion_chart(
+                [(_legend(group), _completion(run)) for group in groups for run in group.runs],
+                unit,
+                end_s,
+                [place for place, group in enumerate(groups) for _ in group.runs],
+            ),
             "<h2>Requests in flight over time</h2>",
             in_flight_chart([(name, total_curve([c for _, c in one])) for name, one in loads], unit, end_s),
             "<h2>Load of each worker</h2>",
@@ -72,6 +87,9 @@ def replay_page(runs: Sequence[RecordedRun]) -> str:
 def verdict(runs: Sequence[RecordedRun], unit: TimeUnit) -> str:
     """The comparison, or what there is of it, in a sentence."""
     stopped = [_stopped(run) for run in runs if run.metrics.makespan_s is None]
+    groups = run_groups(runs)
+    if len(groups) < len(runs):
+        return " ".join([*verdicts([group.repeated for group in groups], unit), *stopped])
     if stopped:
         return " ".join(stopped)
     first, last = runs[0], runs[-1]
@@ -83,6 +101,29 @@ def verdict(runs: Sequence[RecordedRun], unit: TimeUnit) -> str:
     saved = saved_text(last.metrics.makespan_s, first.metrics.makespan_s)
     than = f"{saved.removeprefix('-')} {'more' if saved.startswith('-') else 'less'}"
     return f"{last.name} took {text}, which is {than} than {first.name}."
+
+
+MEDIAN_RUNS = (
+    "What follows, but for the completed samples, is of one run of each configuration: that with the median "
+    "makespan."
+)
+
+
+def _spread_sections(groups: Sequence[RunGroup]) -> list[str]:
+    repeated = [group.repeated for group in groups]
+    heads, unit = spread_heads(repeated), spread_unit(repeated)
+    if unit is None:
+        return []
+    rows = [row[: len(heads)] for row in spread_rows(repeated, unit)]
+    return [
+        "<h2>Medians and spread</h2>",
+        html_table(heads, rows, style="spread"),
+        "<h2>Every run</h2>",
+    ]
+
+
+def _legend(group: RunGroup) -> str:
+    return group.name if len(group.runs) == 1 else f"{group.name} ({len(group.runs)} runs)"
 
 
 def _stopped(run: RecordedRun) -> str:

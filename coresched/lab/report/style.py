@@ -14,6 +14,8 @@ th, td { text-align: right; padding: 5px 8px; border-bottom: 1px solid var(--rul
 th:first-child, td:first-child { text-align: left; }
 th { font-weight: 600; color: var(--soft); font-size: 13px; white-space: normal; vertical-align: bottom; }
 tbody tr:last-child { font-weight: 600; }
+table.spread td:first-child { white-space: pre; }
+table.spread tr:last-child { font-weight: inherit; }
 svg { width: 100%; height: auto; display: block; }
 .grid { stroke: var(--rule); stroke-width: 1; }
 .tick { font-size: 12px; fill: var(--soft); } .axis { font-size: 12px; fill: var(--soft); }

@@ -64,7 +64,8 @@ def line_chart(
             f"<title>{escape(line.label)}</title></polyline>"
         )
     parts.append("</svg>")
-    legend = "".join(f'<span><i class="key {line.style}"></i>{escape(line.label)}</span>' for line in lines)
+    named = dict.fromkeys((line.label, line.style) for line in lines)
+    legend = "".join(f'<span><i class="key {style}"></i>{escape(label)}</span>' for label, style in named)
     return f'{"".join(parts)}<div class="legend">{legend}</div>'
 
 

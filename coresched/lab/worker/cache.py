@@ -68,6 +68,12 @@ class LivePools(CachePools):
             checkpoints.insert(0, (cached_tokens, request.digests.continued(request.reply)))
         self._remember(sample, Entry(request.label, tuple(checkpoints)))
 
+    def clear(self) -> None:
+        """Drop all entries that no running request uses; they count as evictions."""
+        while self.idle:
+            sample, _ = self.idle.popitem(last=False)
+            self._evict(sample)
+
     def _evict(self, sample: int) -> None:
         super()._evict(sample)
         self._forget(sample)

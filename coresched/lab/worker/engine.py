@@ -76,6 +76,15 @@ class LiveEngine:
             self.worker.abort(number, t)
         self._arm(t)
 
+    def flush(self) -> bool:
+        """Empty the cache; as in SGLang, only while no request is there, else nothing is done."""
+        t = self._advance()
+        idle = not self.worker.columns
+        if idle:
+            self.worker.pools.clear()
+        self._arm(t)
+        return idle
+
     def load(self) -> Load:
         t = self._advance()
         self._arm(t)

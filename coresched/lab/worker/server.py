@@ -46,6 +46,7 @@ class WorkerEndpoints:
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/completions", self._completion)
         app.router.add_post("/generate", self._generate)
+        app.router.add_post("/flush_cache", self._flush)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/health", self._health)
         app.router.add_get("/metrics", self._metrics)
@@ -73,6 +74,11 @@ class WorkerEndpoints:
             "max_model_len": self._engine.memory.largest_request,
         }
         return _json({"object": "list", "data": [model]})
+
+    async def _flush(self, http: web.Request) -> web.Response:
+        if not self._engine.flush():
+            raise RefusedError("requests are running or waiting; flush when they have ended", status=400)
+        return web.Response(text="Cache flushed.\n")
 
     async def _health(self, http: web.Request) -> web.Response:
         return web.Response()

@@ -3,13 +3,12 @@
 import json
 import re
 import shlex
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from replay_engine import Engine, engines
+from replay_engine import Engine, engine_beside
 from simulated import trajectory
 
 from coresched.cli.main import build_parser, main
@@ -26,27 +25,8 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    """An engine in an event loop of its own, beside that of the command."""
-    import asyncio
-
-    ready, running = threading.Event(), []
-    loop = asyncio.new_event_loop()
-
-    async def serve() -> None:
-        async with engines(1) as (one,):
-            running.append(one)
-            stop = asyncio.Event()
-            running.append(stop)
-            ready.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    ready.wait()
-    yield running[0]
-    loop.call_soon_threadsafe(running[1].set)
-    thread.join()
-    loop.close()
+    with engine_beside() as running:
+        yield running
 
 
 def command(trace: Path, engine: Engine, *options: str) -> list[str]:
@@ -109,7 +89,7 @@ def test_the_commands_of_its_page_are_commands() -> None:
     page = (Path(__file__).parents[3] / "docs" / "replay.md").read_text().replace("\\\n", "")
     commands = re.findall(r"^\$ coresched (.*?)(?: &)?$", page, flags=re.MULTILINE)
     parsed = [build_parser().parse_args(shlex.split(line)).command for line in commands]
-    assert parsed == ["replay", "replay", "worker", "worker", "trace", "replay", "report"]
+    assert parsed == ["replay", "replay", "worker", "worker", "trace", "replay", "replay", "report", "report"]
 
 
 @pytest.mark.parametrize(

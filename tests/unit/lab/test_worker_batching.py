@@ -81,6 +81,21 @@ def test_a_label_twice_at_once_has_two_entries_and_the_later_end_counts() -> Non
     assert request.cached_tokens == 180
 
 
+def test_a_cleared_cache_has_room_for_all_and_nothing_to_find() -> None:
+    world = World()
+    for label in ("a", "b", None):
+        world.submit(0.0, prompt=100, output=5, label=label)
+    world.run()
+    pools = world.worker.pools
+    assert pools.used_pages > 0
+    pools.clear()
+    assert (len(pools.idle), pools.used_pages, pools.used_slot_units, pools.evictions) == (0, 0, 0, 3)
+    for label in ("a", None):
+        _, again = world.submit(10.0, prompt=100, output=5, label=label)
+        world.run()
+        assert again.cached_tokens == 0
+
+
 def test_tokens_pass_with_the_steps() -> None:
     world = World()
     _, request = world.submit(0.0, prompt=100, output=5)

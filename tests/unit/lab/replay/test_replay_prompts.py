@@ -95,5 +95,10 @@ def test_a_longer_stretch_begins_with_a_shorter_one(some: int, more: int) -> Non
     assert SOURCE.ids("x", some + more)[:some] == SOURCE.ids("x", some)
 
 
+def test_another_variant_is_other_ids() -> None:
+    wide = [TokenSource(1, 0, 1 << 30, variant).ids("x", 40) for variant in range(4)]
+    assert len(set.union(*map(set, wide))) == 160
+
+
 def test_the_ids_are_these_on_every_machine() -> None:
     assert TokenSource(7, 1000, 30000).ids("trajectory a\0prompt", 4) == [22659, 14504, 5231, 16582]

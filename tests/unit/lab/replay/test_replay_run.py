@@ -202,7 +202,7 @@ async def test_a_request_that_hangs_has_failed_in_the_end(tmp_path: Path) -> Non
     async with engines(1, hold=True) as (engine,):
         done = await replay(endpoints([engine]), tmp_path / "r", request_timeout_s=0.2, patience_s=0.3)
     assert done.ending.status == "failed"
-    assert "did not answer in time" in (done.ending.reason or "")
+    assert "did not answer within 0.2 s (--request-timeout-s)" in (done.ending.reason or "")
 
 
 async def test_a_signal_keeps_what_there_is(tmp_path: Path) -> None:
@@ -229,6 +229,54 @@ async def test_caches_are_flushed_before_anything_is_sent(tmp_path: Path) -> Non
     async with engines(2) as running:
         await replay(endpoints(running), tmp_path / "r", options={"flush_cache": True})
         assert [engine.flushed for engine in running] == [1, 1]
+
+
+async def test_a_warm_up_comes_first_and_is_in_no_event(tmp_path: Path) -> None:
+    async with engines(2) as running:
+        running[0].faults.append(503)
+        done = await replay(endpoints(running), tmp_path / "r", options={"warm_up": 3, "flush_cache": True})
+        asked = [engine.asked for engine in running]
+    assert [len(one.prompt) for one in asked[0][:4]] == [64] * 4  # one of them again
+    assert [len(one.prompt) for one in asked[1][:3]] == [64] * 3
+    first = [one for of_engine in asked for one in of_engine if len(one.prompt) == 64]
+    assert {(one.label, one.body["routing_key"]) for one in first} == {("", None)}
+    assert len({tuple(one.prompt) for one in first}) == 6
+    others = [one.prompt for of_engine in asked for one in of_engine if len(one.prompt) != 64]
+    assert not {tuple(one.prompt[:5]) for one in first} & {tuple(prompt[:5]) for prompt in others}
+    assert [engine.flushed for engine in running] == [2, 2]
+    assert (done.metrics.turns, done.metrics.failed_requests) == (18, 0)
+
+
+async def test_a_warm_up_that_fails_ends_the_replay(tmp_path: Path) -> None:
+    async with engines(1) as (engine,):
+        engine.faults.append(400)
+        done = await replay(endpoints([engine]), tmp_path / "r", options={"warm_up": 2})
+    assert done.ending.status == "failed"
+    assert "warm-up request 1 of 2: endpoint http://127.0.0.1:" in (done.ending.reason or "")
+    assert done.metrics.turns == 0
+
+
+async def test_a_signal_ends_the_warm_up(tmp_path: Path) -> None:
+    async with engines(1, hold=True) as (engine,):
+
+        async def interrupt() -> None:
+            await engine.arrived.wait()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        interrupting = asyncio.create_task(interrupt())
+        done = await replay(endpoints([engine]), tmp_path / "r", options={"warm_up": 2})
+        await interrupting
+    assert (done.ending.status, done.metrics.turns) == ("interrupted", 0)
+
+
+async def test_a_request_that_took_too_long_is_sent_elsewhere_at_once(tmp_path: Path) -> None:
+    async with engines(2) as running:
+        running[0].hold = True
+        done = await replay(endpoints(running), tmp_path / "r", request_timeout_s=0.3, patience_s=60.0)
+    assert done.ending.status == "completed"
+    late = {(failure.sample, failure.turn) for failure in failures(tmp_path / "r")}
+    assert late
+    assert len(late) == len(failures(tmp_path / "r"))  # never twice to the one that hangs
 
 
 @pytest.mark.parametrize("owned_by", ["sglang", "vllm"])
