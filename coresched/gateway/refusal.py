@@ -17,6 +17,9 @@ Code = Literal[
     "no_healthy_worker",
     "worker_failed",
     "internal",
+    "queue_deadline",
+    "batch_failed",
+    "trajectory_ended",
 ]
 
 

@@ -1,0 +1,387 @@
+"""One life of a trajectory, as it is told from the requests of a harness that says nothing of its steps.
+
+It begins with the label's first LLM request, which waits for admission. A reply with tool calls opens a
+stage, which needs an environment slot; all calls of the message share it. The next LLM request ends the
+stage. A reply without tool calls, a long silence or an order from outside ends the life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from coresched.client.errors import SampleEndedError, SampleTakenError
+from coresched.logs import event
+from coresched.sidecar.counts import Counts
+from coresched.sidecar.messages import ToolCall
+from coresched.sidecar.pending import Call, PendingCalls, Progress
+from coresched.sidecar.slot import Slot
+
+if TYPE_CHECKING:
+    from coresched.sidecar.slot import Sample
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long things may stand still, in seconds; None for no limit."""
+
+    queue_deadline_s: float | None = None
+    """A call or a held reply waits no longer for a slot."""
+    stage_idle_s: float = 60.0
+    """A slot without a call in it goes back after so long."""
+    idle_s: float = 900.0
+    """A trajectory without any request ends."""
+    end_after_s: float = 1.0
+    """A trajectory ends so long after a reply without tool calls, unless it goes on."""
+
+
+class QueueDeadlineError(Exception):
+    """A call waited for a slot until its deadline."""
+
+
+class TrajectoryEndedError(Exception):
+    """The trajectory was ended from outside while a request of it waited for admission."""
+
+
+class _WithdrawnError(Exception):
+    """Ends a sample as withdrawn."""
+
+
+class Trajectory:
+    """Drives one sample of the batch; for one event loop. `ended` is called once, when it is over."""
+
+    def __init__(
+        self,
+        label: str,
+        sample: Sample,
+        terms: Terms,
+        pending: PendingCalls,
+        counts: Counts,
+        ended: Callable[[Trajectory], None],
+    ) -> None:
+        self.label = label
+        self.sample = sample
+        self.requests = 0
+        """LLM requests under way, those that wait among them."""
+        self.turns = 0
+        self.stages = 0
+        self.calls = 0
+        """Requests that made one of its calls."""
+        self.admission_wait_s = 0.0
+        self.environment_queue_s = 0.0
+        self.calls_pending: list[Call] = []
+        """What the last assistant message asked for, until the next turn."""
+        self._terms = terms
+        self._pending = pending
+        self._counts = counts
+        self._on_end = ended
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._admitted: asyncio.Future[None] = self._loop.create_future()
+        self._over = asyncio.Event()
+        self._withdrawn = False
+        self._finished = False  # the last reply had no tool calls
+        self._reserved = False  # the slot is kept for calls to come
+        self._slot: Slot | None = None
+        self._slot_step: asyncio.Task[None] | None = None
+        self._turn_step: asyncio.Task[None] | None = None
+        self._turn_over: asyncio.Future[bool] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._leftover_timer: asyncio.TimerHandle | None = None
+        self._life = asyncio.create_task(self._live())
+
+    @property
+    def state(self) -> str:
+        """Where it stands, in the words of the batch's own states."""
+        if self._over.is_set():
+            return "ended"
+        if not self._admitted.done():
+            return "waiting"
+        if self._slot is not None:
+            return "environment" if self._slot.held else "queued"
+        return "inference" if self.requests else "admitted"
+
+    @property
+    def waiting_s(self) -> float:
+        """Seconds of the wait that goes on, for admission or a slot; 0 if none does."""
+        if not self._admitted.done():
+            return self._loop.time() - self._began
+        slot = self._slot
+        return self._loop.time() - slot.asked_at if slot is not None and not slot.granted.done() else 0.0
+
+    # LLM requests.
+
+    async def join(self) -> None:
+        """An LLM request begins, and waits for admission. `leave` ends it, unless this raised.
+
+        Raises SampleEndedError or SampleTakenError if another process has the sample, or had it.
+        """
+        self.requests += 1
+        try:
+            await asyncio.wait((self._admitted,))
+            self._admitted.result()
+        except BaseException:
+            self.leave()
+            raise
+
+    def leave(self) -> None:
+        """An LLM request is over. Before admission, the last one that leaves takes the place with it."""
+        self.requests -= 1
+        if not self._admitted.done() and self.requests == 0:
+            self._counts.dropped_admissions += 1
+            self.end(withdrawn=True)
+        self._settle()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[asyncio.Future[bool]]:
+        """A turn, which ends the stage before it. Set the result once the reply is whole, or has failed."""
+        self._drop_stage()
+        self._settle()
+        over: asyncio.Future[bool] = self._loop.create_future()
+        if self._turn_over is not None and not self._turn_over.done():
+            self._counts.overlapping_turns += 1
+        elif not self._over.is_set():
+            self._turn_over = over
+            self._turn_step = asyncio.create_task(self._account(over, self._steps()))
+        try:
+            yield over
+        finally:
+            if not over.done():
+                over.set_result(False)
+
+    async def _account(self, over: asyncio.Future[bool], before: Collection[asyncio.Task[None]]) -> None:
+        """The turn in the batch. It begins once the slot of the stage before it is back.
+
+        Where a call that the harness gave up keeps that slot, the turn may be over before; then it is none.
+        """
+        kept = self._slot.task if self._slot is not None else None
+        for step in before:
+            await asyncio.wait((step, over) if step is kept else (step,), return_when="FIRST_COMPLETED")
+            if not step.done():
+                return
+        try:
+            async with self.sample.inference():
+                await asyncio.wait((over,))  # a cancelled step must not cancel the future
+                if not over.result():
+                    raise _WithdrawnError
+                self.turns += 1
+        except _WithdrawnError:
+            pass
+        except Exception as error:
+            self._lost(error)
+
+    def replied(self, calls: Sequence[ToolCall]) -> list[Call]:
+        """The reply is whole, and these are its calls; they may be made from now on."""
+        if self._over.is_set():
+            return []
+        self._drop_stage()
+        self.calls_pending = self._pending.offer(self.label, calls)
+        self._finished = not calls
+        self.stages += bool(calls)
+        self._settle()
+        return self.calls_pending
+
+    async def hold(self, stage: list[Call]) -> bool:
+        """Wait for the stage's slot, which is kept for its calls then; False if the deadline came first.
+
+        The place in the queue stays. If this is cancelled, the client is gone, and so is the stage.
+        """
+        self._reserved = True
+        self._counts.held_replies += 1
+        slot = self._wanted()
+        slot.waiters += 1
+        try:
+            granted = await slot.granted_within(self._terms.queue_deadline_s)
+        except asyncio.CancelledError:
+            self._counts.dropped_replies += 1
+            if self.calls_pending is stage:
+                self._drop_stage()
+            raise
+        finally:
+            slot.waiters -= 1
+            self._settle()
+        self._counts.expired_replies += not granted
+        return granted
+
+    # Tool calls.
+
+    @asynccontextmanager
+    async def executing(self, call: Call | None) -> AsyncIterator[list[bool]]:
+        """A request that makes the call, or is known to be the trajectory's, in the trajectory's slot.
+
+        Append to what is yielded whether it was answered. Raises QueueDeadlineError if it got no slot in
+        time, and what the batch raises; both before anything was executed.
+        """
+        outcome: list[bool] = []
+        executed = False
+        self.calls += 1
+        if call is not None:
+            self._pending.begin(call)
+        slot = self._wanted()
+        slot.waiters += 1
+        try:
+            try:
+                granted = await slot.granted_within(self._terms.queue_deadline_s)
+            except asyncio.CancelledError:
+                self._counts.dropped_calls += 1
+                raise
+            finally:
+                slot.waiters -= 1
+            if not granted:
+                self._counts.expired_calls += 1
+                raise QueueDeadlineError
+            slot.in_flight += 1
+            executed = True
+            self._settle()
+            try:
+                yield outcome
+            except asyncio.CancelledError:
+                self._counts.cancelled_calls += 1
+                raise
+            finally:
+                slot.in_flight -= 1
+        finally:
+            if call is not None:
+                self._pending.end(call, executed=executed, answered=bool(outcome and outcome[-1]))
+            if executed:
+                # For calls to come, and for one that failed and may be made again.
+                self._reserved = any(c.progress is not Progress.ANSWERED for c in self.calls_pending)
+            self._settle()
+
+    # The end.
+
+    def end(self, *, withdrawn: bool) -> None:
+        """End it now, as finished or withdrawn; what is under way goes on, but in no slot."""
+        if self._over.is_set():
+            return
+        self._withdrawn = withdrawn
+        self._over.set()
+        self._drop_stage()
+        self._release()
+        for timer in (self._timer, self._leftover_timer):
+            if timer is not None:
+                timer.cancel()
+        if not self._admitted.done():
+            self._refuse(TrajectoryEndedError(self.label))
+            self._life.cancel()
+        if self._turn_step is not None:
+            self._turn_step.cancel()
+        self._on_end(self)
+
+    async def closed(self) -> None:
+        """The sample has ended, after `end`."""
+        await asyncio.wait((self._life,))
+
+    async def _live(self) -> None:
+        try:
+            async with self.sample:
+                self.admission_wait_s = self._loop.time() - self._began
+                self._counts.admission_s.observe(self.admission_wait_s)
+                self._admitted.set_result(None)
+                await self._over.wait()
+                if steps := self._steps():
+                    await asyncio.wait(steps)
+                if self._withdrawn:
+                    raise _WithdrawnError
+        except _WithdrawnError:
+            pass
+        except (SampleEndedError, SampleTakenError) as error:
+            self._fail(error)
+        except Exception as error:
+            self._lost(error)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._admitted.done():
+            self._refuse(error)
+        self.end(withdrawn=True)
+
+    def _refuse(self, error: Exception) -> None:
+        self._admitted.set_exception(error)
+        self._admitted.exception()  # whoever waits gets it; nobody has to
+
+    def _lost(self, error: Exception) -> None:
+        if not self._over.is_set():
+            event(
+                _logger,
+                logging.ERROR,
+                "batch_failed",
+                f"trajectory {self.label!r}: {error}",
+                label=self.label,
+            )
+
+    def _steps(self) -> list[asyncio.Task[None]]:
+        """Steps of the sample that have not ended; another must wait for them."""
+        steps = (self._slot_step, self._turn_step)
+        return [step for step in steps if step is not None and not step.done()]
+
+    # The slot.
+
+    def _wanted(self) -> Slot:
+        """The slot that is asked for or held, or a new one."""
+        if self._slot is None:
+            self._slot = Slot(self.sample, self._steps())
+            self._slot_step = self._slot.task
+            self._slot.granted.add_done_callback(partial(self._count_grant, self._slot))
+        return self._slot
+
+    def _count_grant(self, slot: Slot, granted: asyncio.Future[None]) -> None:
+        if not granted.cancelled() and granted.exception() is None:
+            self.environment_queue_s += slot.queue_s
+            self._counts.queue_s.observe(slot.queue_s)
+        self._settle()
+
+    def _release(self) -> None:
+        if self._slot is not None:
+            self._slot.give_back()
+            self._slot = None
+
+    def _drop_stage(self) -> None:
+        stage, self.calls_pending, self._reserved = self.calls_pending, [], False
+        self._counts.abandoned_calls += sum(call.progress is Progress.OUTSTANDING for call in stage)
+        self._pending.withdraw(stage)
+        if self._slot is not None and self._slot.in_flight and self._leftover_timer is None:
+            self._leftover_timer = self._loop.call_later(self._terms.stage_idle_s, self._leave_running)
+
+    def _leave_running(self) -> None:
+        self._leftover_timer = None
+        if self._slot is not None and self._slot.in_flight and not self.calls_pending:
+            self._counts.left_running += 1
+            self._release()
+            self._settle()
+
+    def _settle(self) -> None:
+        """After any change: a slot that nobody needs goes back, and the time to stand still begins anew."""
+        if self._over.is_set():
+            return
+        slot = self._slot
+        if slot is not None and slot.task.done():
+            slot = self._slot = None  # the batch failed it
+        if slot is not None and not (self._reserved or slot.waiters or slot.in_flight):
+            self._release()
+            slot = None
+        if self._leftover_timer is not None and (slot is None or not slot.in_flight):
+            self._leftover_timer.cancel()
+            self._leftover_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if slot is not None and (slot.waiters or slot.in_flight or not slot.granted.done()):
+            return
+        if slot is not None:
+            self._timer = self._loop.call_later(self._terms.stage_idle_s, self._stage_idle)
+        elif not self.requests:
+            limit_s = self._terms.end_after_s if self._finished else self._terms.idle_s
+            self._timer = self._loop.call_later(limit_s, lambda: self.end(withdrawn=not self._finished))
+
+    def _stage_idle(self) -> None:
+        self._counts.idle_stages += 1
+        self._reserved = False
+        self._settle()
