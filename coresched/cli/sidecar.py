@@ -76,6 +76,13 @@ def _add_endpoints(parser: CommandParser) -> None:
         f"so better set {_KEY_VARIABLE}",
     )
     endpoints.add_argument(
+        "--label-from",
+        choices=["key", "prompt"],
+        default="key",
+        help="what names a trajectory that sends no label header: the API key of its own, or, where all send "
+        "the same key, how its prompt begins (default %(default)s)",
+    )
+    endpoints.add_argument(
         "--tools", metavar="URL", help="base URL of the tool server, to which every other request goes"
     )
     endpoints.add_argument(
@@ -218,6 +225,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
         batch=_batch(args),
         tool_path=path,
         hold=args.hold,
+        label_from=args.label_from,
         api_key=_api_key(args),
         terms=Terms(
             queue_deadline_s=args.queue_deadline_s,

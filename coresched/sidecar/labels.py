@@ -1,8 +1,8 @@
-"""Whose request it is: a label header, else the key of `Authorization: Bearer KEY`, else the body."""
+"""Whose request it is: a label header, else the API key of its own that a task has, else its prompt."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from multidict import CIMultiDictProxy
 
@@ -11,6 +11,10 @@ from coresched.gateway.labels import LABEL_FIELDS, body_label, header_label
 from coresched.gateway.refusal import RefusedError, shown
 
 _SCHEME = "bearer "
+
+LabelFrom = Literal["key", "prompt"]
+"""What names a trajectory without a label header: the key in `Authorization: Bearer KEY`, or how its prompt
+begins, for a harness that sends one key for all tasks."""
 
 LONGEST_LABEL_BYTES = 496
 """Less than a sample id may have, so that a later life of the label has an id, too."""
@@ -23,12 +27,12 @@ class Identity(NamedTuple):
     from_key: bool
 
 
-def request_label(headers: CIMultiDictProxy[str], path: str, body: bytes) -> Identity:
+def request_label(headers: CIMultiDictProxy[str], path: str, body: bytes, label_from: LabelFrom) -> Identity:
     """The label of an LLM request. Raises RefusedError (400) for what is there and is none."""
     label = header_label(headers)
     if label is not None:
         return Identity(_short(label, "the label's header"), from_key=False)
-    key = _key(headers)
+    key = _key(headers) if label_from == "key" else ""
     if key:
         return Identity(_short(_checked(key), "the key in header Authorization"), from_key=True)
     return Identity(_short(body_label(path, body, LABEL_FIELDS), "the label in the body"), from_key=False)

@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 from coresched.gateway import headers
 from coresched.gateway.refusal import RefusedError
 from coresched.logs import event
-from coresched.sidecar.labels import Identity, request_label
+from coresched.sidecar.labels import Identity, LabelFrom, request_label
 from coresched.sidecar.messages import StreamedReply, ToolCall, reply_calls
 from coresched.sidecar.trajectories import Trajectories
 from coresched.sidecar.trajectory import Trajectory
@@ -31,10 +31,19 @@ _logger = logging.getLogger(__name__)
 class LlmSide:
     """Handlers of all paths under /v1/; for one event loop."""
 
-    def __init__(self, trajectories: Trajectories, llm: Upstream, *, api_key: str | None, hold: Hold) -> None:
+    def __init__(
+        self,
+        trajectories: Trajectories,
+        llm: Upstream,
+        *,
+        label_from: LabelFrom,
+        api_key: str | None,
+        hold: Hold,
+    ) -> None:
         self._trajectories = trajectories
         self._llm = llm
         self._api_key = api_key
+        self._label_from = label_from
         self._hold = hold
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
@@ -69,7 +78,7 @@ class LlmSide:
 
     async def _request(self, request: web.Request) -> tuple[Request, Identity]:
         body = await request.read()
-        who = request_label(request.headers, CHAT_PATH, body)
+        who = request_label(request.headers, CHAT_PATH, body, self._label_from)
         try:
             kept = headers.to_worker(request.headers, who.label)
         except headers.HeaderTextError as error:

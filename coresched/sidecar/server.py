@@ -22,6 +22,7 @@ from coresched.gateway.workers import Worker
 from coresched.http_server import Connection, listen, remove_socket
 from coresched.listen import TcpAddress, UnixAddress
 from coresched.sidecar.batch import BatchOptions, make_batch
+from coresched.sidecar.labels import LabelFrom
 from coresched.sidecar.llm import CHAT_PATH, Hold, LlmSide
 from coresched.sidecar.status import SidecarCollector, status
 from coresched.sidecar.tools import ToolSide
@@ -45,6 +46,7 @@ class Settings:
     batch: BatchOptions
     tool_path: str = "/call-tool"
     hold: Hold = "reply"
+    label_from: LabelFrom = "key"
     api_key: str | None = None
     terms: Terms = field(default_factory=Terms)
     max_body_bytes: int = 64 << 20
@@ -59,6 +61,7 @@ class Settings:
             "tools": self.tools.name,
             "tool_path": self.tool_path,
             "hold": self.hold,
+            "label_from": self.label_from,
             "sample_concurrency": self.batch.sample_concurrency,
             "environment_concurrency": self.batch.environment_concurrency,
             "environment_policy": self.batch.environment_policy,
@@ -76,7 +79,13 @@ class Sidecar:
     ) -> None:
         self._settings = settings
         self._trajectories = trajectories
-        self._llm = LlmSide(trajectories, llm, api_key=settings.api_key, hold=settings.hold)
+        self._llm = LlmSide(
+            trajectories,
+            llm,
+            label_from=settings.label_from,
+            api_key=settings.api_key,
+            hold=settings.hold,
+        )
         self._tools = ToolSide(trajectories, tools, retry_after_s=settings.terms.queue_deadline_s or 0)
 
     def application(self) -> web.Application:

@@ -87,6 +87,7 @@ class Trajectory:
         self._admitted: asyncio.Future[None] = self._loop.create_future()
         self._over = asyncio.Event()
         self._withdrawn = False
+        self._overlapped = False
         self._finished = False  # the last reply had no tool calls
         self._reserved = False  # the slot is kept for calls to come
         self._slot: Slot | None = None
@@ -146,7 +147,7 @@ class Trajectory:
         self._settle()
         over: asyncio.Future[bool] = self._loop.create_future()
         if self._turn_over is not None and not self._turn_over.done():
-            self._counts.overlapping_turns += 1
+            self._note_overlap()
         elif not self._over.is_set():
             self._turn_over = over
             self._turn_step = asyncio.create_task(self._account(over, self._steps()))
@@ -155,6 +156,19 @@ class Trajectory:
         finally:
             if not over.done():
                 over.set_result(False)
+
+    def _note_overlap(self) -> None:
+        self._counts.overlapping_turns += 1
+        if not self._overlapped:
+            self._overlapped = True
+            event(
+                _logger,
+                logging.WARNING,
+                "turns_overlap",
+                f"trajectory {self.label!r} has two LLM requests under way; if several tasks send this label "
+                "or key, give each its own, or start with --label-from prompt",
+                label=self.label,
+            )
 
     async def _account(self, over: asyncio.Future[bool], before: Collection[asyncio.Task[None]]) -> None:
         """The turn in the batch. It begins once the slot of the stage before it is back.
