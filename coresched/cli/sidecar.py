@@ -153,7 +153,7 @@ def _add_times(parser: CommandParser) -> None:
     )
     for name, default, text in (
         ("--stage-idle-s", 60.0, "a slot goes back after so long without a call in it"),
-        ("--idle-s", 900.0, "a trajectory ends after so long without any request"),
+        ("--idle-s", 300.0, "a trajectory ends after so long without any request"),
         (
             "--end-after-s",
             1.0,

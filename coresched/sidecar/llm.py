@@ -104,16 +104,15 @@ class LlmSide:
             while piece := await answer.piece():
                 if ready := reply.feed(piece):
                     await response.write(ready)
+            if reply.ended:
+                say = b": waiting for an environment slot\n\n"
+                await self._held(trajectory, over, reply.calls(), lambda: response.write(say))
         except BrokenOffError:
             cut_off(request)
             return response
-        if reply.ended:
-            await self._held(
-                trajectory,
-                over,
-                reply.calls(),
-                lambda: response.write(b": waiting for an environment slot\n\n"),
-            )
+        except Exception:  # the batch's; the answer has begun, so that no error can be sent
+            cut_off(request)
+            raise
         if kept := reply.kept():
             await response.write(kept)
         await response.write_eof()

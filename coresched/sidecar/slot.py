@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, TypeAlias
+
+from coresched.logs import event
 
 if TYPE_CHECKING:
     from coresched.client import embedded
     from coresched.client.remote import async_sample
 
     Sample: TypeAlias = embedded.Sample | async_sample.Sample
+
+_logger = logging.getLogger(__name__)
 
 
 class Slot:
@@ -61,7 +66,10 @@ class Slot:
                     self.granted.set_result(None)
                     await self._back.wait()
         except Exception as error:
-            if not self.granted.done():
+            if self.granted.done():
+                said = f"the slot of sample {sample.id!r} could not be given back: {error}"
+                event(_logger, logging.ERROR, "batch_failed", said, sample=sample.id)
+            else:
                 self.granted.set_exception(error)
 
 

@@ -36,7 +36,7 @@ class Terms:
     """A call or a held reply waits no longer for a slot."""
     stage_idle_s: float = 60.0
     """A slot without a call in it goes back after so long."""
-    idle_s: float = 900.0
+    idle_s: float = 300.0
     """A trajectory without any request ends."""
     end_after_s: float = 1.0
     """A trajectory ends so long after a reply without tool calls, unless it goes on."""
