@@ -19,7 +19,7 @@ from coresched.listen import TcpAddress
 from coresched.sidecar.batch import BatchOptions
 from coresched.sidecar.counts import Counts
 from coresched.sidecar.server import RunningSidecar, Settings, running
-from coresched.sidecar.trajectory import Terms
+from coresched.sidecar.terms import Terms
 
 Calls = tuple[tuple[str, Any], ...]
 

@@ -209,7 +209,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace) -> "Settings":
     from coresched.sidecar.server import Settings
-    from coresched.sidecar.trajectory import Terms
+    from coresched.sidecar.terms import Terms
 
     if args.tools is None:
         raise InputError("--tools must be given, such as --tools http://127.0.0.1:1984")

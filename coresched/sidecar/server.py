@@ -25,9 +25,9 @@ from coresched.sidecar.batch import BatchOptions, make_batch
 from coresched.sidecar.labels import LabelFrom
 from coresched.sidecar.llm import CHAT_PATH, Hold, LlmSide
 from coresched.sidecar.status import SidecarCollector, status
+from coresched.sidecar.terms import Terms, TrajectoryEndedError
 from coresched.sidecar.tools import ToolSide
 from coresched.sidecar.trajectories import Trajectories
-from coresched.sidecar.trajectory import Terms, TrajectoryEndedError
 from coresched.sidecar.upstream import OneServer, Upstream, upstream_session
 
 HEALTH_INTERVAL_S = 5.0
@@ -126,8 +126,8 @@ class Sidecar:
             return await handler(request)
         except RefusedError as refused:
             return answer(refused)
-        except TrajectoryEndedError as error:
-            said = f"trajectory {error} was ended while this request waited for its admission"
+        except TrajectoryEndedError:
+            said = "the trajectory was ended while this request waited, which was not executed"
             return answer(RefusedError(409, "trajectory_ended", said))
         except (BatchClosedError, ServiceError, TransitionError) as error:
             return answer(RefusedError(503, "batch_failed", f"the batch hands out no slots: {error}"))

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, TypeAlias
 
 from coresched.logs import event
+from coresched.sidecar.terms import TrajectoryEndedError
 
 if TYPE_CHECKING:
     from coresched.client import embedded
@@ -42,7 +43,10 @@ class Slot:
         return self.granted.done() and not self._back.is_set() and not self.task.done()
 
     async def granted_within(self, limit_s: float | None) -> bool:
-        """Wait for the grant; False if it did not come in time. Raises what the batch raises."""
+        """Wait for the grant; False if it did not come in time.
+
+        Raises what the batch raises, or TrajectoryEndedError.
+        """
         done, _ = await asyncio.wait((self.granted,), timeout=limit_s)
         if done:
             self.granted.result()
@@ -54,7 +58,7 @@ class Slot:
             self._back.set()
         else:
             self.task.cancel()
-            self.granted.cancel()
+            self.granted.set_exception(TrajectoryEndedError)
 
     async def _hold(self, sample: Sample, after: Collection[asyncio.Task[None]]) -> None:
         if after:
@@ -75,5 +79,4 @@ class Slot:
 
 def _seen(granted: asyncio.Future[None]) -> None:
     """Whoever still waits gets the error; nobody has to."""
-    if not granted.cancelled():
-        granted.exception()
+    granted.exception()

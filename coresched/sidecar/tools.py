@@ -16,8 +16,9 @@ from coresched.gateway.refusal import RefusedError
 from coresched.logs import event
 from coresched.sidecar.messages import ToolCall, requested_call
 from coresched.sidecar.pending import Match
+from coresched.sidecar.terms import QueueDeadlineError
 from coresched.sidecar.trajectories import Trajectories
-from coresched.sidecar.trajectory import QueueDeadlineError, Trajectory
+from coresched.sidecar.trajectory import Trajectory
 from coresched.sidecar.upstream import Answer, Request, Upstream, passed_on
 
 _MAY_BE_MADE_AGAIN = (408, 425, 429)

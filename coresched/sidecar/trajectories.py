@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from coresched.client.errors import SampleEndedError, SampleTakenError
 from coresched.sidecar.counts import Counts
 from coresched.sidecar.pending import PendingCalls
-from coresched.sidecar.trajectory import QueueDeadlineError, Terms, Trajectory
+from coresched.sidecar.terms import QueueDeadlineError, Terms
+from coresched.sidecar.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from typing import TypeAlias

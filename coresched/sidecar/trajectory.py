@@ -11,8 +11,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from coresched.client.errors import SampleEndedError, SampleTakenError
@@ -20,34 +18,13 @@ from coresched.logs import event
 from coresched.sidecar.counts import Counts
 from coresched.sidecar.messages import ToolCall
 from coresched.sidecar.pending import Call, PendingCalls, Progress
-from coresched.sidecar.slot import Slot
+from coresched.sidecar.slots import Slots
+from coresched.sidecar.terms import QueueDeadlineError, Terms, TrajectoryEndedError
 
 if TYPE_CHECKING:
     from coresched.sidecar.slot import Sample
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How long things may stand still, in seconds; None for no limit."""
-
-    queue_deadline_s: float | None = None
-    """A call or a held reply waits no longer for a slot."""
-    stage_idle_s: float = 60.0
-    """A slot without a call in it goes back after so long."""
-    idle_s: float = 300.0
-    """A trajectory without any request ends."""
-    end_after_s: float = 1.0
-    """A trajectory ends so long after a reply without tool calls, unless it goes on."""
-
-
-class QueueDeadlineError(Exception):
-    """A call waited for a slot until its deadline."""
-
-
-class TrajectoryEndedError(Exception):
-    """The trajectory was ended from outside while a request of it waited for admission."""
 
 
 class _WithdrawnError(Exception):
@@ -75,7 +52,6 @@ class Trajectory:
         self.calls = 0
         """Requests that made one of its calls."""
         self.admission_wait_s = 0.0
-        self.environment_queue_s = 0.0
         self.calls_pending: list[Call] = []
         """What the last assistant message asked for, until the next turn."""
         self._terms = terms
@@ -89,13 +65,9 @@ class Trajectory:
         self._withdrawn = False
         self._overlapped = False
         self._finished = False  # the last reply had no tool calls
-        self._reserved = False  # the slot is kept for calls to come
-        self._slot: Slot | None = None
-        self._slot_step: asyncio.Task[None] | None = None
-        self._turn_step: asyncio.Task[None] | None = None
+        self._slots = Slots(sample, terms.stage_idle_s, counts, self._settle)
         self._turn_over: asyncio.Future[bool] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._leftover_timer: asyncio.TimerHandle | None = None
         self._life = asyncio.create_task(self._live())
 
     @property
@@ -105,8 +77,8 @@ class Trajectory:
             return "ended"
         if not self._admitted.done():
             return "waiting"
-        if self._slot is not None:
-            return "environment" if self._slot.held else "queued"
+        if (slot := self._slots.present) is not None:
+            return "environment" if slot.held else "queued"
         return "inference" if self.requests else "admitted"
 
     @property
@@ -114,8 +86,13 @@ class Trajectory:
         """Seconds of the wait that goes on, for admission or a slot; 0 if none does."""
         if not self._admitted.done():
             return self._loop.time() - self._began
-        slot = self._slot
+        slot = self._slots.present
         return self._loop.time() - slot.asked_at if slot is not None and not slot.granted.done() else 0.0
+
+    @property
+    def environment_queue_s(self) -> float:
+        """Sum of the waits for environment slots."""
+        return self._slots.queue_s
 
     # LLM requests.
 
@@ -150,7 +127,7 @@ class Trajectory:
             self._note_overlap()
         elif not self._over.is_set():
             self._turn_over = over
-            self._turn_step = asyncio.create_task(self._account(over, self._steps()))
+            self._slots.turn_step = asyncio.create_task(self._account(over, self._slots.steps()))
         try:
             yield over
         finally:
@@ -175,7 +152,7 @@ class Trajectory:
 
         Where a call that the harness gave up keeps that slot, the turn may be over before; then it is none.
         """
-        kept = self._slot.task if self._slot is not None else None
+        kept = self._slots.present.task if self._slots.present is not None else None
         for step in before:
             await asyncio.wait((step, over) if step is kept else (step,), return_when="FIRST_COMPLETED")
             if not step.done():
@@ -207,10 +184,9 @@ class Trajectory:
 
         The place in the queue stays. If this is cancelled, the client is gone, and so is the stage.
         """
-        self._reserved = True
         self._counts.held_replies += 1
-        slot = self._wanted()
-        slot.waiters += 1
+        self._slots.reserved = True
+        slot = self._slots.wanted()
         try:
             granted = await slot.granted_within(self._terms.queue_deadline_s)
         except asyncio.CancelledError:
@@ -218,6 +194,9 @@ class Trajectory:
             if self.calls_pending is stage:
                 self._drop_stage()
             raise
+        except Exception as error:  # of the batch, or the end of the trajectory; it will refuse the calls
+            self._lost(error)
+            return False
         finally:
             slot.waiters -= 1
             self._settle()
@@ -238,8 +217,7 @@ class Trajectory:
         self.calls += 1
         if call is not None:
             self._pending.begin(call)
-        slot = self._wanted()
-        slot.waiters += 1
+        slot = self._slots.wanted()
         try:
             try:
                 granted = await slot.granted_within(self._terms.queue_deadline_s)
@@ -266,7 +244,8 @@ class Trajectory:
                 self._pending.end(call, executed=executed, answered=bool(outcome and outcome[-1]))
             if executed:
                 # For calls to come, and for one that failed and may be made again.
-                self._reserved = any(c.progress is not Progress.ANSWERED for c in self.calls_pending)
+                unanswered = any(c.progress is not Progress.ANSWERED for c in self.calls_pending)
+                self._slots.reserved = unanswered
             self._settle()
 
     # The end.
@@ -278,15 +257,14 @@ class Trajectory:
         self._withdrawn = withdrawn
         self._over.set()
         self._drop_stage()
-        self._release()
-        for timer in (self._timer, self._leftover_timer):
-            if timer is not None:
-                timer.cancel()
+        self._slots.close()
+        if self._timer is not None:
+            self._timer.cancel()
         if not self._admitted.done():
             self._refuse(TrajectoryEndedError(self.label))
             self._life.cancel()
-        if self._turn_step is not None:
-            self._turn_step.cancel()
+        if self._slots.turn_step is not None:
+            self._slots.turn_step.cancel()
         self._on_end(self)
 
     async def closed(self) -> None:
@@ -300,7 +278,7 @@ class Trajectory:
                 self._counts.admission_s.observe(self.admission_wait_s)
                 self._admitted.set_result(None)
                 await self._over.wait()
-                if steps := self._steps():
+                if steps := self._slots.steps():
                     await asyncio.wait(steps)
                 if self._withdrawn:
                     raise _WithdrawnError
@@ -331,71 +309,21 @@ class Trajectory:
                 label=self.label,
             )
 
-    def _steps(self) -> list[asyncio.Task[None]]:
-        """Steps of the sample that have not ended; another must wait for them."""
-        steps = (self._slot_step, self._turn_step)
-        return [step for step in steps if step is not None and not step.done()]
-
-    # The slot.
-
-    def _wanted(self) -> Slot:
-        """The slot that is asked for or held, or a new one."""
-        if self._slot is None:
-            self._slot = Slot(self.sample, self._steps())
-            self._slot_step = self._slot.task
-            self._slot.granted.add_done_callback(partial(self._count_grant, self._slot))
-        return self._slot
-
-    def _count_grant(self, slot: Slot, granted: asyncio.Future[None]) -> None:
-        if not granted.cancelled() and granted.exception() is None:
-            self.environment_queue_s += slot.queue_s
-            self._counts.queue_s.observe(slot.queue_s)
-        self._settle()
-
-    def _release(self) -> None:
-        if self._slot is not None:
-            self._slot.give_back()
-            self._slot = None
+    # What follows from any change.
 
     def _drop_stage(self) -> None:
-        stage, self.calls_pending, self._reserved = self.calls_pending, [], False
+        stage, self.calls_pending = self.calls_pending, []
         self._counts.abandoned_calls += sum(call.progress is Progress.OUTSTANDING for call in stage)
         self._pending.withdraw(stage)
-        if self._slot is not None and self._slot.in_flight and self._leftover_timer is None:
-            self._leftover_timer = self._loop.call_later(self._terms.stage_idle_s, self._leave_running)
-
-    def _leave_running(self) -> None:
-        self._leftover_timer = None
-        if self._slot is not None and self._slot.in_flight and not self.calls_pending:
-            self._counts.left_running += 1
-            self._release()
-            self._settle()
+        self._slots.go_on()
 
     def _settle(self) -> None:
-        """After any change: a slot that nobody needs goes back, and the time to stand still begins anew."""
+        """A slot that nobody needs goes back, and the time without any request begins anew."""
         if self._over.is_set():
             return
-        slot = self._slot
-        if slot is not None and slot.task.done():
-            slot = self._slot = None  # the batch failed it
-        if slot is not None and not (self._reserved or slot.waiters or slot.in_flight):
-            self._release()
-            slot = None
-        if self._leftover_timer is not None and (slot is None or not slot.in_flight):
-            self._leftover_timer.cancel()
-            self._leftover_timer = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if slot is not None and (slot.waiters or slot.in_flight or not slot.granted.done()):
-            return
-        if slot is not None:
-            self._timer = self._loop.call_later(self._terms.stage_idle_s, self._stage_idle)
-        elif not self.requests:
+        if not self._slots.settle() and not self.requests:
             limit_s = self._terms.end_after_s if self._finished else self._terms.idle_s
             self._timer = self._loop.call_later(limit_s, lambda: self.end(withdrawn=not self._finished))
-
-    def _stage_idle(self) -> None:
-        self._counts.idle_stages += 1
-        self._reserved = False
-        self._settle()

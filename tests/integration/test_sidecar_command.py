@@ -1,4 +1,4 @@
-"""`coresched sidecar` as a process between a harness with MCP-Atlas's protocol, a worker and a tool server."""
+"""`coresched sidecar` as a process between a harness of MCP-Atlas's protocol, a worker and a tool server."""
 
 from __future__ import annotations
 

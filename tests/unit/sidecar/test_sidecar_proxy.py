@@ -10,7 +10,7 @@ from aiohttp import web
 from gateways import CHAT, exchanged
 from sidecar_ends import Ends, ends, leave, until
 
-from coresched.sidecar.trajectory import Terms
+from coresched.sidecar.terms import Terms
 
 BODY = b'{ "messages":[ {"role":"user","content":"[]"} ],  "temperature": 0.70 }'
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sidecar_ends import Ends, ends, leave, until
 
-from coresched.sidecar.trajectory import Terms
+from coresched.sidecar.terms import Terms
 
 NEVER = {"stage_idle_s": 3600, "idle_s": 3600, "end_after_s": 3600}
 
@@ -275,6 +275,28 @@ async def test_the_same_call_of_two_trajectories_is_counted_as_ambiguous() -> No
         assert [await bench.call("a"), await bench.call("a")] == [200, 200]
         assert bench.executed() == [("a", "first"), ("a", "second")]
         assert bench.counts.ambiguous == 1
+
+
+async def test_a_trajectory_that_is_ended_gets_its_held_reply_and_no_slot() -> None:
+    async with ends() as bench:
+        await holder(bench)
+        reply = bench.ask("second", ("look", {}))
+        await until(lambda: bench.state("second") == "queued")
+        async with bench.session.delete(bench.url + "/coresched/trajectories/second") as response:
+            assert response.status == 204
+        assert (await reply)["tool_calls"]
+        assert bench.state("second") == "ended"
+
+
+async def test_a_call_that_waits_when_its_trajectory_is_ended_is_refused() -> None:
+    async with ends(hold="call") as bench:
+        await holder(bench)
+        await bench.ask("second", ("look", {}))
+        call = bench.call("look")
+        await until(lambda: bench.state("second") == "queued")
+        await bench.session.delete(bench.url + "/coresched/trajectories/second")
+        assert await call == 409
+        assert len(bench.tools.seen) == 1
 
 
 @pytest.mark.parametrize("hold", ["reply", "call"])
