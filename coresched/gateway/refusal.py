@@ -18,6 +18,7 @@ Code = Literal[
     "worker_failed",
     "internal",
     "queue_deadline",
+    "call_given_up",
     "batch_failed",
     "trajectory_ended",
 ]

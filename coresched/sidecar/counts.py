@@ -22,7 +22,7 @@ class Counts:
     unmatched: int = 0
     """Calls that no assistant message asked for."""
     dropped_calls: int = 0
-    """Calls whose client left while they waited; never executed."""
+    """Calls whose client left, made them again or went on while they waited; never executed."""
     expired_calls: int = 0
     """Calls that waited longer than the queue deadline; answered with 503, never executed."""
     cancelled_calls: int = 0

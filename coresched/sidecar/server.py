@@ -25,10 +25,10 @@ from coresched.sidecar.batch import BatchOptions, make_batch
 from coresched.sidecar.labels import LabelFrom
 from coresched.sidecar.llm import CHAT_PATH, Hold, LlmSide
 from coresched.sidecar.status import SidecarCollector, status
-from coresched.sidecar.terms import Terms, TrajectoryEndedError
+from coresched.sidecar.terms import CallGivenUpError, Terms, TrajectoryEndedError
 from coresched.sidecar.tools import ToolSide
 from coresched.sidecar.trajectories import Trajectories
-from coresched.sidecar.upstream import OneServer, Upstream, upstream_session
+from coresched.sidecar.upstream import RETRY_AFTER_S, OneServer, Upstream, upstream_session
 
 HEALTH_INTERVAL_S = 5.0
 
@@ -129,6 +129,9 @@ class Sidecar:
         except TrajectoryEndedError:
             said = "the trajectory was ended while this request waited, which was not executed"
             return answer(RefusedError(409, "trajectory_ended", said))
+        except CallGivenUpError:
+            said = "the tool call waited when it was made again, or its trajectory went on; not executed"
+            return answer(RefusedError(503, "call_given_up", said, retry_after_s=RETRY_AFTER_S))
         except (BatchClosedError, ServiceError, TransitionError) as error:
             return answer(RefusedError(503, "batch_failed", f"the batch hands out no slots: {error}"))
         except web.HTTPRequestEntityTooLarge:

@@ -23,5 +23,9 @@ class QueueDeadlineError(Exception):
     """A call waited for a slot until its deadline."""
 
 
+class CallGivenUpError(Exception):
+    """The harness made the call again, or went on without it, while it waited."""
+
+
 class TrajectoryEndedError(Exception):
     """The trajectory was ended from outside while a request of it waited."""

@@ -19,7 +19,8 @@ from coresched.sidecar.counts import Counts
 from coresched.sidecar.messages import ToolCall
 from coresched.sidecar.pending import Call, PendingCalls, Progress
 from coresched.sidecar.slots import Slots
-from coresched.sidecar.terms import QueueDeadlineError, Terms, TrajectoryEndedError
+from coresched.sidecar.terms import CallGivenUpError, QueueDeadlineError, Terms, TrajectoryEndedError
+from coresched.sidecar.waiting import WaitingCalls
 
 if TYPE_CHECKING:
     from coresched.sidecar.slot import Sample
@@ -66,6 +67,7 @@ class Trajectory:
         self._overlapped = False
         self._finished = False  # the last reply had no tool calls
         self._slots = Slots(sample, terms.stage_idle_s, counts, self._settle)
+        self._waiting = WaitingCalls(terms.queue_deadline_s)
         self._turn_over: asyncio.Future[bool] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._life = asyncio.create_task(self._live())
@@ -121,11 +123,14 @@ class Trajectory:
     async def turn(self) -> AsyncIterator[asyncio.Future[bool]]:
         """A turn, which ends the stage before it. Set the result once the reply is whole, or has failed."""
         self._drop_stage()
-        self._settle()
         over: asyncio.Future[bool] = self._loop.create_future()
-        if self._turn_over is not None and not self._turn_over.done():
+        overlaps = self._turn_over is not None and not self._turn_over.done()
+        if overlaps:
             self._note_overlap()
-        elif not self._over.is_set():
+        if not self._overlapped:  # else a call may be of another task with the same label
+            self._waiting.give_up()
+        self._settle()
+        if not overlaps and not self._over.is_set():
             self._turn_over = over
             self._slots.turn_step = asyncio.create_task(self._account(over, self._slots.steps()))
         try:
@@ -210,7 +215,7 @@ class Trajectory:
         """A request that makes the call, or is known to be the trajectory's, in the trajectory's slot.
 
         Append to what is yielded whether it was answered. Raises QueueDeadlineError if it got no slot in
-        time, and what the batch raises; both before anything was executed.
+        time, CallGivenUpError, and what the batch raises; all before anything was executed.
         """
         outcome: list[bool] = []
         executed = False
@@ -220,15 +225,15 @@ class Trajectory:
         slot = self._slots.wanted()
         try:
             try:
-                granted = await slot.granted_within(self._terms.queue_deadline_s)
-            except asyncio.CancelledError:
+                await self._waiting.wait(slot, call)
+            except (asyncio.CancelledError, CallGivenUpError):
                 self._counts.dropped_calls += 1
+                raise
+            except QueueDeadlineError:
+                self._counts.expired_calls += 1
                 raise
             finally:
                 slot.waiters -= 1
-            if not granted:
-                self._counts.expired_calls += 1
-                raise QueueDeadlineError
             slot.in_flight += 1
             executed = True
             self._settle()

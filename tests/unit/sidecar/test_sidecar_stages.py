@@ -277,6 +277,24 @@ async def test_the_same_call_of_two_trajectories_is_counted_as_ambiguous() -> No
         assert bench.counts.ambiguous == 1
 
 
+async def test_a_waiting_call_that_is_made_again_or_left_behind_is_never_executed() -> None:
+    """As by a harness whose timeouts close no connection."""
+    async with ends(hold="call") as bench:
+        first = await holder(bench)
+        await bench.ask("second", ("look", {}))
+        calls = []
+        for attempt in range(3):
+            calls.append(bench.call("look"))
+            await until(lambda number=attempt: bench.counts.matched == number + 2)
+        assert await asyncio.gather(*calls[:2]) == [503, 503]
+        await bench.ask("second")
+        assert await calls[2] == 503
+        assert bench.state("second") == "admitted"
+        bench.opened["held"].set()
+        assert await first == 200
+        assert (len(bench.tools.seen), bench.counts.dropped_calls) == (1, 3)
+
+
 async def test_a_trajectory_that_is_ended_gets_its_held_reply_and_no_slot() -> None:
     async with ends() as bench:
         await holder(bench)
