@@ -118,7 +118,7 @@ async def ends(
         return web.json_response({"choices": [{"index": 0, "message": message}]})
 
     async def served(request: web.BaseRequest, body: bytes) -> web.StreamResponse:
-        arguments = json.loads(body or b"{}").get("tool_args") or {}
+        arguments = json.loads(body).get("tool_args") or {} if b"tool_args" in body else {}
         if "wait" in arguments:
             await started.opened[arguments["wait"]].wait()
         status = started.statuses.pop(0) if started.statuses else 200

@@ -64,6 +64,15 @@ def requested_call(body: bytes) -> ToolCall | None:
     return None
 
 
+def is_other_method(body: bytes) -> bool:
+    """Whether the body is JSON-RPC that calls no tool, such as MCP's `tools/list`."""
+    try:
+        fields = json.loads(body)
+    except _UNREADABLE:
+        return False
+    return isinstance(fields, dict) and "method" in fields and fields["method"] != "tools/call"
+
+
 def reply_calls(body: bytes) -> list[ToolCall] | None:
     """The calls of all choices of a whole chat completion, in order; None if it is no such reply."""
     try:

@@ -14,7 +14,7 @@ from coresched.gateway.headers import WORKER_HEADER
 from coresched.gateway.labels import header_label
 from coresched.gateway.refusal import RefusedError
 from coresched.logs import event
-from coresched.sidecar.messages import ToolCall, requested_call
+from coresched.sidecar.messages import ToolCall, is_other_method, requested_call
 from coresched.sidecar.pending import Match
 from coresched.sidecar.terms import QueueDeadlineError
 from coresched.sidecar.trajectories import Trajectories
@@ -40,8 +40,8 @@ class ToolSide:
         label = header_label(request.headers)
         body = await request.read()
         made = requested_call(body)
-        if made is None and label is None:
-            return await self.other(request)  # such as another method of MCP's JSON-RPC
+        if made is None and is_other_method(body):
+            return await self.other(request)
         async with (
             self._place(made, label) as (owner, outcome),
             self._tools.asked(_sent_on(request, body, owner)) as answer,

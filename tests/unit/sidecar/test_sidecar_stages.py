@@ -237,6 +237,10 @@ async def test_a_call_that_nobody_asked_for_passes_while_all_slots_are_taken() -
         assert await bench.call("reset") == 200
         assert bench.counts.unmatched == 1
         assert bench.executed()[-1] == ("reset", None)
+        for unread in (b"\xff", b'{"tool": "reset"}'):
+            async with bench.session.post(bench.url + "/call-tool", data=unread) as response:
+                assert response.status == 200
+        assert bench.counts.unmatched == 3
 
 
 async def test_calls_that_nobody_asked_for_share_as_many_places_as_there_are_slots() -> None:
