@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,6 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 from atlas_client import AtlasClient
+from served import served
 from sidecars import sidecar_process
 from simulated_worker import running_worker
 from tool_server import tool_server
@@ -240,12 +240,11 @@ async def test_several_workers_keep_each_trajectory_on_its_own(tmp_path: Path) -
 
 async def test_sidecars_share_the_batch_of_a_service(tmp_path: Path) -> None:
     half = len(TASKS) // 2
-    command = ("-m", "coresched", "serve", "--listen", "127.0.0.1:0")
     async with AsyncExitStack() as ends:
         processes = await ends.enter_async_context(
             bench(tmp_path, [call("work", ms=50)], [call("work", ms=40)])
         )
-        service = await _started(ends, *command)
+        service, _ = ends.enter_context(served())
         tools = await ends.enter_async_context(tool_server())
         given = ("--llm", processes.worker, "--tools", tools, "--service", service, "--batch", "b")
         given += ("--sample-concurrency", "8", "--environment-concurrency", "1", "--end-after-s", "0.05")
@@ -260,16 +259,6 @@ async def test_sidecars_share_the_batch_of_a_service(tmp_path: Path) -> None:
             record = await response.json()
     assert all(m[-1]["content"] == f"{task} is done" for one in said for task, m in one.items())
     assert (len(record["calls"]), record["most_calls"]) == (2 * len(TASKS), 1)
-
-
-async def _started(ends: AsyncExitStack, *command: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
-    ends.push_async_callback(process.wait)
-    ends.callback(process.kill)
-    assert process.stdout is not None
-    return (await asyncio.wait_for(process.stdout.readline(), 60)).decode().split()[-1]
 
 
 async def test_a_signal_lets_open_requests_end_and_metrics_are_served(tmp_path: Path) -> None:
