@@ -31,6 +31,8 @@ class Ends:
     tools: FakeWorker
     sidecar: RunningSidecar
     session: aiohttp.ClientSession
+    llm_server: Worker
+    """The LLM as the sidecar counts what is in flight there."""
     opened: dict[str, asyncio.Event] = field(default_factory=lambda: defaultdict(asyncio.Event))
     """A tool called with {"wait": NAME} answers once the event of that name is set."""
     statuses: list[int] = field(default_factory=list)
@@ -128,8 +130,9 @@ async def ends(
     for fake in (llm, tools):
         fake.gate.set()
         await fake.start()
+    llm_server = Worker(llm.url)
     given = Settings(
-        llm=Worker(llm.url),
+        llm=llm_server,
         tools=Worker(tools.url),
         batch=BatchOptions(sample_concurrency, environment_concurrency, "fcfs"),
         terms=terms or Terms(stage_idle_s=3600, idle_s=3600, end_after_s=3600),
@@ -140,7 +143,7 @@ async def ends(
         running(given, TcpAddress("127.0.0.1", 0)) as sidecar,
         aiohttp.ClientSession(timeout=timeout) as session,
     ):
-        started = Ends(f"http://{sidecar.address}", llm, tools, sidecar, session)
+        started = Ends(f"http://{sidecar.address}", llm, tools, sidecar, session, llm_server)
         yield started
         for event in started.opened.values():
             event.set()

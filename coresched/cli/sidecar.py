@@ -254,10 +254,15 @@ def _llm(args: argparse.Namespace) -> "Worker | Fleet":
             workers,
             load_bound=args.load_bound,
             virtual_nodes=args.virtual_nodes,
-            notify=lambda worker, line: event(_logger, logging.WARNING, "worker", line, worker=worker.name),
+            notify=_notify,
         )
     except ValueError as error:
         raise InputError(f"--worker or --virtual-nodes: {error}") from None
+
+
+def _notify(worker: "Worker", line: str) -> None:
+    level, name = (logging.INFO, "worker_back") if worker.healthy else (logging.WARNING, "worker_out")
+    event(_logger, level, name, line, worker=worker.name)
 
 
 def _server(flag: str, url: str) -> "Worker":
@@ -270,10 +275,10 @@ def _server(flag: str, url: str) -> "Worker":
 
 
 def _api_key(args: argparse.Namespace) -> str | None:
-    key: str | None = args.api_key if args.api_key is not None else os.environ.get(_KEY_VARIABLE)
+    key: str | None = args.api_key if args.api_key is not None else os.environ.get(_KEY_VARIABLE) or None
     if key is not None and not (key and key.isascii() and key.isprintable() and " " not in key):
         name = "--api-key" if args.api_key is not None else _KEY_VARIABLE
-        raise InputError(f"{name} must be printable ASCII without spaces, got {len(key)} other characters")
+        raise InputError(f"{name} must be printable ASCII without spaces; it is not shown here")
     return key
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Literal
 
 from aiohttp import hdrs, web
@@ -49,14 +50,19 @@ class LlmSide:
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """A turn: POST /v1/chat/completions."""
         sent_on, who = await self._request(request)
-        async with (
-            self._trajectories.request(who.label) as trajectory,
-            trajectory.turn() as over,
-            self._llm.asked(sent_on) as answer,
-        ):
-            if answer.status == 200 and answer.is_stream:
-                return await self._streamed(request, answer, trajectory, over)
-            body = await answer.whole()
+        async with self._trajectories.request(who.label) as trajectory, trajectory.turn() as over:
+            async with self._llm.asked(
+                sent_on
+            ) as answer:  # and not longer: a held reply is no load of the LLM
+                if answer.status == 200 and answer.is_stream:
+                    response, reply = await self._begun(request, answer)
+                else:
+                    body, reply = await answer.whole(), None
+            if reply is not None:
+                if answer.broken:
+                    cut_off(request)
+                    return response
+                return await self._ended(response, reply, trajectory, over)
             calls = reply_calls(body) if answer.status == 200 else None
             if calls is not None:
                 await self._held(trajectory, over, calls)
@@ -92,27 +98,29 @@ class LlmSide:
         content = body if request.body_exists else None
         return Request(request.method, request.raw_path, kept, content, who.label), who
 
-    async def _streamed(
-        self, request: web.Request, answer: Answer, trajectory: Trajectory, over: asyncio.Future[bool]
-    ) -> web.StreamResponse:
-        """All before the tool calls goes on as it comes; the rest when they may be made."""
+    async def _begun(self, request: web.Request, answer: Answer) -> tuple[web.StreamResponse, StreamedReply]:
+        """Pass a stream on as it comes, up to its tool calls; read it to its end."""
         answer.headers.popall("content-length", None)  # comments may be added
         response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=answer.headers)
         await response.prepare(request)
         reply = StreamedReply()
-        try:
+        with suppress(BrokenOffError):  # the answer knows
             while piece := await answer.piece():
                 if ready := reply.feed(piece):
                     await response.write(ready)
-            if reply.ended:
-                say = b": waiting for an environment slot\n\n"
-                await self._held(trajectory, over, reply.calls(), lambda: response.write(say))
-        except BrokenOffError:
-            cut_off(request)
-            return response
-        except Exception:  # the batch's; the answer has begun, so that no error can be sent
-            cut_off(request)
-            raise
+        return response, reply
+
+    async def _ended(
+        self,
+        response: web.StreamResponse,
+        reply: StreamedReply,
+        trajectory: Trajectory,
+        over: asyncio.Future[bool],
+    ) -> web.StreamResponse:
+        """The rest of a stream, when its calls may be made."""
+        if reply.ended:  # else it is no reply, such as an error
+            say = b": waiting for an environment slot\n\n"
+            await self._held(trajectory, over, reply.calls(), lambda: response.write(say))
         if kept := reply.kept():
             await response.write(kept)
         await response.write_eof()

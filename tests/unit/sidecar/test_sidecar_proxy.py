@@ -168,6 +168,18 @@ async def test_half_an_answer_is_not_taken_for_a_whole_one(stream: bool) -> None
         writer.close()
 
 
+async def test_a_stream_that_only_has_an_error_is_passed_on() -> None:
+    event = b'data: {"error": {"message": "no"}}\n\n'
+
+    async def failed(request: web.BaseRequest, body: bytes) -> web.StreamResponse:
+        return web.Response(body=event, content_type="text/event-stream")
+
+    async with ends() as bench:
+        bench.llm.respond = failed
+        async with bench.session.post(bench.url + CHAT, data=BODY) as response:
+            assert await response.read() == event
+
+
 async def test_a_third_trajectory_waits_for_admission_and_leaves_with_its_client() -> None:
     async with ends(sample_concurrency=2) as bench:
         await asyncio.gather(bench.ask("one"), bench.ask("two"))

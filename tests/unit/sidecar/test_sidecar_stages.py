@@ -24,6 +24,7 @@ async def test_a_reply_with_tool_calls_is_handed_out_when_the_slot_is_there() ->
         reply = bench.ask("second", ("look", {"at": 1}))
         await until(lambda: bench.state("second") == "queued")
         assert not reply.done()
+        assert bench.llm_server.in_flight == 0
         bench.opened["held"].set()
         assert await call == 200
         assert (await reply)["tool_calls"]
