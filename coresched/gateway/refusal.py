@@ -17,6 +17,10 @@ Code = Literal[
     "no_healthy_worker",
     "worker_failed",
     "internal",
+    "queue_deadline",
+    "call_given_up",
+    "batch_failed",
+    "trajectory_ended",
 ]
 
 

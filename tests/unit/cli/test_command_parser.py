@@ -12,6 +12,7 @@ COMMANDS = [
     "plan",
     "serve",
     "gateway",
+    "sidecar",
     "top",
     "batch",
     "worker",
