@@ -1,0 +1,61 @@
+"""The tool calls of a message are one environment stage; so is a sandbox command outside of any tool."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from coresched_inspect.samples import sample_of_context
+from coresched_inspect.stages import Execution, call_in_scope, execution_in_scope
+
+
+def gated_execution(original: Callable[..., Awaitable[Any]]) -> Any:
+    """inspect's `_execute_tools_impl`: all calls of the last message, in one stage."""
+
+    @functools.wraps(original)
+    async def execute(messages: list[Any], *args: Any, **options: Any) -> Any:
+        gated = sample_of_context()
+        if gated is None or not getattr(messages[-1], "tool_calls", None):
+            return await original(messages, *args, **options)
+        async with Execution(gated.stages).work():
+            gated.note()
+            return await original(messages, *args, **options)
+
+    return execute
+
+
+def followed_call(original: Callable[..., Awaitable[Any]]) -> Any:
+    """inspect's `call_tool`: one of these calls, so that a model call from within it is seen as such."""
+
+    @functools.wraps(original)
+    async def call(*args: Any, **options: Any) -> Any:
+        execution = execution_in_scope()
+        if execution is None:
+            return await original(*args, **options)
+        async with execution.call():
+            return await original(*args, **options)
+
+    return call
+
+
+def gated_command(original: Callable[..., Awaitable[Any]]) -> Any:
+    """`exec` of inspect's proxy of a sandbox: setup scripts, scorers and solvers that run commands.
+
+    What tools run has the slot already. Commands by which inspect watches a sandbox are let through.
+    """
+
+    @functools.wraps(original)
+    async def exec(*args: Any, **options: Any) -> Any:
+        from inspect_ai._util.working import _untracked_sandbox_execs
+
+        gated = sample_of_context()
+        call = call_in_scope()
+        in_slot = call is not None and not call.waits
+        if gated is None or in_slot or _untracked_sandbox_execs.get():
+            return await original(*args, **options)
+        async with gated.stages.work():
+            gated.note()
+            return await original(*args, **options)
+
+    return exec
