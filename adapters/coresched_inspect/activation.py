@@ -9,9 +9,16 @@ from typing import Any
 from coresched.client.gate import Gate, process_gate
 from coresched.errors import InputError
 
+_ASKING = ("CORESCHED_SAMPLE_CONCURRENCY", "CORESCHED_SERVICE")
+
 _given: Gate | None = None
 _off = False
 _entered = False
+
+
+def asked_for() -> bool:
+    """Whether the environment asks for a gate, well or badly."""
+    return any(os.environ.get(name, "").strip() for name in _ASKING)
 
 
 def enable(gate: Gate) -> None:
@@ -21,6 +28,9 @@ def enable(gate: Gate) -> None:
     """
     global _given, _off
     enter()
+    from coresched_inspect.hooks import register
+
+    register()
     _given, _off = gate, False
 
 
@@ -59,13 +69,15 @@ def enter() -> None:
     from coresched_inspect import compatibility
     from coresched_inspect.models import with_turns
     from coresched_inspect.samples import gated_attempt
-    from coresched_inspect.tools import followed_call, gated_command, gated_execution
+    from coresched_inspect.tools import followed_call, gated_command, gated_execution, gated_setup
 
     compatibility.check()
     _replace(compatibility.ATTEMPT, lambda original: gated_attempt(original, gate_of_evals))
+    _replace(compatibility.SETUP, gated_setup)
     _replace(compatibility.EXECUTE, gated_execution)
     _replace(compatibility.CALL, followed_call)
     _replace(compatibility.GENERATE, with_turns)
+    _replace(compatibility.SETUP, gated_setup)
     _replace(compatibility.EXEC, gated_command)
     _entered = True
 

@@ -60,6 +60,8 @@ async def _turn(
     gated: GatedSample, original: Callable[..., Awaitable[Any]], input: Any, tools: Any, choice: Any, config: Any
 ) -> Any:
     turn = await gated.stages.begin_turn()
+    if turn is not None and turn.worker is not None:
+        _warn_of_workers(turn.worker)
     kind: type[BaseException] | None = None
     try:
         result = await original(input=input, tools=tools, tool_choice=choice, config=config)
@@ -78,11 +80,21 @@ async def _turn(
 
 def _record_usage(turn: Turn, usage: Any) -> None:
     """Prompt tokens as engines count them: inspect leaves those out that came from a cache."""
-    if usage is None:
+    record: Any = getattr(turn, "usage", None)
+    if usage is None or record is None:
         return
     cached = usage.input_tokens_cache_read or 0
-    turn.usage(
+    record(
         prompt_tokens=usage.input_tokens + cached + (usage.input_tokens_cache_write or 0),
         cached_tokens=cached,
         output_tokens=usage.output_tokens,
+    )
+
+
+@functools.cache
+def _warn_of_workers(worker: str) -> None:
+    logger.warning(
+        "coresched: the gate routes turns to workers, such as %s, but inspect sends all requests to the model's "
+        "base URL; let a `coresched gateway` be that, and the gate have no workers",
+        worker,
     )

@@ -1,52 +1,10 @@
-"""What inspect loads by its entry points: hooks that do nothing unless a gate was asked for."""
+"""What inspect loads by its entry points; nothing happens unless the environment asks for a gate."""
 
 from __future__ import annotations
 
-from inspect_ai._util.error import PrerequisiteError
-from inspect_ai.hooks import (
-    Hooks,
-    RunEnd,
-    SampleAttemptEnd,
-    SampleAttemptStart,
-    TaskStart,
-    hooks,
-)
+from coresched_inspect.activation import asked_for
 
-from coresched.client.errors import ServiceError, SessionLostError
-from coresched.errors import InputError
-from coresched_inspect import report
-from coresched_inspect.activation import gate_of_evals
-from coresched_inspect.samples import sample_of_context
-from coresched_inspect.settings import warn_of_limits
+if asked_for():
+    from coresched_inspect.hooks import register
 
-
-@hooks(name="coresched", description="samples, turns and tool calls go through coresched's gate")
-class GateHooks(Hooks):  # type: ignore[misc]  # untyped where inspect is not installed
-    """Asks for the gate before a run does any work, and writes into logs and terminal what was waited for."""
-
-    def enabled(self) -> bool:
-        """Called before a run begins, and often: whatever is wrong with the gate ends the run here."""
-        try:
-            return gate_of_evals() is not None
-        except (InputError, ServiceError, SessionLostError, TypeError, ValueError) as error:
-            raise PrerequisiteError(f"coresched: {error}") from error
-
-    async def on_task_start(self, data: TaskStart) -> None:
-        gate = gate_of_evals()
-        if gate is not None:
-            warn_of_limits(gate, data.spec, data.plan.config)
-
-    async def on_sample_attempt_start(self, data: SampleAttemptStart) -> None:
-        gated = sample_of_context()
-        if gated is not None:
-            gated.started()
-
-    async def on_sample_attempt_end(self, data: SampleAttemptEnd) -> None:
-        gated = sample_of_context()
-        if gated is not None:
-            gated.failed = data.error is not None
-
-    async def on_run_end(self, data: RunEnd) -> None:
-        gate = gate_of_evals()
-        if gate is not None:
-            report.show(data.run_id, gate)
+    register()

@@ -43,7 +43,12 @@ class GatedSample:
             "environment_stages": self.stages.count,
         }
 
-    def started(self) -> None:
+    @property
+    def is_started(self) -> bool:
+        """Whether its solver has begun; before that its sandbox is set up."""
+        return self._store is not None
+
+    def start(self) -> None:
         """In the context of the attempt: its waits are written into its store and transcript from now on."""
         from inspect_ai.log import transcript
         from inspect_ai.util import store

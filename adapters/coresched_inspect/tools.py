@@ -1,4 +1,4 @@
-"""The tool calls of a message are one environment stage; so is a sandbox command outside of any tool."""
+"""The tool calls of a message are one environment stage; so are a setup script, and a sandbox command of a scorer or solver."""
 
 from __future__ import annotations
 
@@ -39,10 +39,25 @@ def followed_call(original: Callable[..., Awaitable[Any]]) -> Any:
     return call
 
 
-def gated_command(original: Callable[..., Awaitable[Any]]) -> Any:
-    """`exec` of inspect's proxy of a sandbox: setup scripts, scorers and solvers that run commands.
+def gated_setup(original: Callable[..., Awaitable[Any]]) -> Any:
+    """inspect's `setup_sandbox_environment`, which runs the setup script of a sample."""
 
-    What tools run has the slot already. Commands by which inspect watches a sandbox are let through.
+    @functools.wraps(original)
+    async def setup(*args: Any, **options: Any) -> Any:
+        gated = sample_of_context()
+        if gated is None:
+            return await original(*args, **options)
+        async with gated.stages.work():
+            return await original(*args, **options)
+
+    return setup
+
+
+def gated_command(original: Callable[..., Awaitable[Any]]) -> Any:
+    """`exec` of inspect's proxy of a sandbox: what scorers, and solvers by themselves, run there.
+
+    What tools run has the slot already. Commands by which inspect prepares and watches a sandbox are let
+    through.
     """
 
     @functools.wraps(original)
@@ -52,7 +67,7 @@ def gated_command(original: Callable[..., Awaitable[Any]]) -> Any:
         gated = sample_of_context()
         call = call_in_scope()
         in_slot = call is not None and not call.waits
-        if gated is None or in_slot or _untracked_sandbox_execs.get():
+        if gated is None or not gated.is_started or in_slot or _untracked_sandbox_execs.get():
             return await original(*args, **options)
         async with gated.stages.work():
             gated.note()
