@@ -1,0 +1,76 @@
+"""Runs evals one after the other in one process of inspect's environment, and prints what became of each.
+
+    python eval_driver.py RUNS
+
+RUNS is JSON: a list of runs with `name`, `task`, `backend` (asyncio or trio), `gate` (options of coresched's,
+or null for none) and `options` of inspect's `eval`; with `retry`, the name of a run before it, that one's log
+is retried, with nothing out of order any more. The environment has LOCAL_BASE_URL, LOCAL_API_KEY and the folder LOGS.
+"""
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import coresched_inspect
+import eval_tasks
+from inspect_ai import eval, eval_retry
+
+from coresched.client.gate import Gate
+
+MODEL = "openai-api/local/m"
+
+
+def result_of(log, gate, seconds):
+    samples = {}
+    for sample in log.samples or []:
+        samples[sample.id] = {
+            "scores": {name: score.value for name, score in (sample.scores or {}).items()},
+            "error": sample.error and sample.error.message,
+            "limit": sample.limit and sample.limit.type,
+            "total_s": sample.total_time,
+            "working_s": sample.working_time,
+            "waits": sample.store.get("coresched"),
+            "events": [e.data for e in sample.events if e.event == "info" and e.source == "coresched"],
+            "headers": [e.config.extra_headers for e in sample.events if e.event == "model"],
+        }
+    report = gate and gate.report()
+    return {
+        "status": log.status,
+        "samples": samples,
+        "seconds": seconds,
+        "totals": report and asdict(report.totals),
+        "states": report and {name: times.state for name, times in report.samples.items()},
+        "turns": report and {name: times.turns for name, times in report.samples.items()},
+    }
+
+
+def main(runs):
+    logs, results = {}, {}
+    for run in runs:
+        os.environ["INSPECT_ASYNC_BACKEND"] = run["backend"]
+        tool_log = Path(os.environ["LOGS"], f"{run['name']}.tools")
+        os.environ["TOOL_LOG"] = str(tool_log)
+        gate = Gate(**run["gate"]) if run["gate"] else None
+        if gate is not None:
+            coresched_inspect.enable(gate)
+        else:
+            coresched_inspect.disable()
+        options = {"display": "none", "log_dir": os.environ["LOGS"], **run["options"]}
+        began = time.monotonic()
+        if "retry" in run:
+            Path(f"{tool_log}.fail.healed").touch()
+            (log,) = eval_retry(logs[run["retry"]], **options)
+        else:
+            task = getattr(eval_tasks, run["task"])()
+            (log,) = eval(task, model=MODEL, **options)
+        logs[run["name"]] = log
+        if gate is not None:
+            gate.close()
+        results[run["name"]] = result_of(log, gate, time.monotonic() - began)
+    print(json.dumps(results))
+
+
+main(json.loads(sys.argv[1]))
