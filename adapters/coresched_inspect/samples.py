@@ -20,7 +20,7 @@ from coresched_inspect.stages import Stages
 STORE_KEY = "coresched"
 """Where a sample's store has its waits, as the log viewer shows it."""
 
-_READABLE = "/:@._-~+,=()[] "
+_READABLE = "/:@._-~+,=()[]"
 
 
 class GatedSample:
