@@ -100,6 +100,37 @@ def test_a_model_call_beside_a_tool_that_works_is_no_turn_and_keeps_the_slot(bac
 
 
 @BACKENDS
+def test_the_slot_goes_to_others_when_the_last_working_call_ends(backend: str) -> None:
+    async def body(gate: Gate) -> None:
+        answered, asked = anyio.Event(), anyio.Event()
+        async with gate.sample("a") as first, gate.sample("b") as second:
+            ours, theirs = Stages(first, nullcontext), Stages(second, nullcontext)
+            execution = Execution(ours)
+
+            async def asks() -> None:
+                async with execution.call(), model_call(call_in_scope()):
+                    asked.set()
+                    await answered.wait()
+
+            async def works() -> None:
+                async with execution.call():
+                    await asked.wait()
+
+            async def other() -> None:
+                await asked.wait()
+                async with theirs.work():
+                    answered.set()
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(other)
+                async with execution.work(), anyio.create_task_group() as calls:
+                    calls.start_soon(works)
+                    calls.start_soon(asks)
+
+    run(backend, body)
+
+
+@BACKENDS
 def test_a_stage_ends_the_turn_of_an_agent_beside_it(backend: str) -> None:
     async def body(gate: Gate) -> None:
         async with gate.sample("a") as sample:
