@@ -1,4 +1,4 @@
-"""inspect-ai under coresched: any eval gated as it is, by environment variables (docs/inspect.md) or `enable`."""
+"""inspect-ai under coresched: evals gated by environment variables (docs/inspect.md) or `enable`."""
 
 from coresched_inspect.activation import disable, enable
 

@@ -49,14 +49,14 @@ def gate_of_evals() -> Gate | None:
         return None
     if _given is not None:
         return _given
-    gate = process_gate()
-    if gate is None:
+    if not asked_for():
         return None
     if os.environ.get("CORESCHED_WORKERS"):
         raise InputError(
             "CORESCHED_WORKERS is set, but inspect sends all requests to the model's base URL; leave it out, "
             "and give a `coresched gateway` in front of the workers as base URL"
         )
+    gate = process_gate()
     enter()
     return gate
 

@@ -49,4 +49,6 @@ class GateHooks(Hooks):  # type: ignore[misc]  # untyped where inspect is not in
 @functools.cache
 def register() -> None:
     """Make inspect call the hooks, once."""
-    hooks(name="coresched", description="samples, turns and tool calls go through coresched's gate")(GateHooks)
+    hooks(name="coresched", description="samples, turns and tool calls go through coresched's gate")(
+        GateHooks
+    )

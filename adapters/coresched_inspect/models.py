@@ -57,7 +57,12 @@ def labelled(config: Any, label: str) -> Any:
 
 
 async def _turn(
-    gated: GatedSample, original: Callable[..., Awaitable[Any]], input: Any, tools: Any, choice: Any, config: Any
+    gated: GatedSample,
+    original: Callable[..., Awaitable[Any]],
+    input: Any,
+    tools: Any,
+    choice: Any,
+    config: Any,
 ) -> Any:
     turn = await gated.stages.begin_turn()
     if turn is not None and turn.worker is not None:

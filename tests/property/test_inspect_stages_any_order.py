@@ -79,9 +79,7 @@ async def run_sample(world: World, gate: Gate, name: str, agent: Agent) -> None:
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @settings(max_examples=60)
 @given(agents=st.lists(AGENTS, min_size=1, max_size=4), slots=st.integers(1, 2))
-def test_samples_of_any_shape_share_the_slots_and_end(
-    backend: str, agents: list[Agent], slots: int
-) -> None:
+def test_samples_of_any_shape_share_the_slots_and_end(backend: str, agents: list[Agent], slots: int) -> None:
     async def all_of_them() -> None:
         world = World(slots)
         with anyio.fail_after(30):

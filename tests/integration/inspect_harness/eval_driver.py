@@ -8,6 +8,7 @@ is retried, with nothing out of order any more. The environment has LOCAL_BASE_U
 """
 
 import json
+import logging
 import os
 import sys
 import time
@@ -17,6 +18,9 @@ from pathlib import Path
 import coresched_inspect
 import eval_tasks
 from inspect_ai import eval, eval_retry
+from inspect_ai._eval.task.run import _task_run_sample_attempt
+from inspect_ai._util.entrypoints import ensure_entry_points
+from inspect_ai.hooks._hooks import get_all_hooks
 
 from coresched.client.gate import Gate
 
@@ -47,8 +51,31 @@ def result_of(log, gate, seconds):
     }
 
 
+class Warnings(logging.Handler):
+    """What coresched warns of."""
+
+    def __init__(self):
+        super().__init__()
+        self.said = []
+        logging.getLogger("coresched_inspect").addHandler(self)
+
+    def emit(self, record):
+        self.said.append(record.getMessage())
+
+
+def untouched():
+    """Whether inspect is as it came, its entry points being loaded."""
+    ensure_entry_points()
+    attempt = _task_run_sample_attempt
+    return (
+        "coresched_inspect.plugin" in sys.modules
+        and not get_all_hooks()
+        and not hasattr(attempt, "__wrapped__")
+    )
+
+
 def main(runs):
-    logs, results = {}, {}
+    logs, results, warnings = {}, {"untouched": untouched()}, Warnings()
     for run in runs:
         os.environ["INSPECT_ASYNC_BACKEND"] = run["backend"]
         tool_log = Path(os.environ["LOGS"], f"{run['name']}.tools")
@@ -70,6 +97,7 @@ def main(runs):
         if gate is not None:
             gate.close()
         results[run["name"]] = result_of(log, gate, time.monotonic() - began)
+    results["warnings"] = warnings.said
     print(json.dumps(results))
 
 

@@ -50,7 +50,10 @@ def lines() -> Iterator[tuple[str, list[Reply]]]:
                 {"tool_calls": [call("submit", answer=RIGHT)]},
             ],
         )
-        yield f"{job} helps;", [{"tool_calls": [work(job)]}, {"tool_calls": [call("submit", answer="helped")]}]
+        yield (
+            f"{job} helps;",
+            [{"tool_calls": [work(job)]}, {"tool_calls": [call("submit", answer="helped")]}],
+        )
         yield f"{job} asks;", [{"content": "An answer."}]
     for number in range(3):
         yield f"timed-{number};", [{"tool_calls": [work(f"timed-{number}", 1.0)]}, {"content": RIGHT}]

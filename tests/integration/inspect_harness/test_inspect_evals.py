@@ -40,9 +40,11 @@ RUNS = [
     run("bosses", "bosses", ONE_SLOT),
     run("bosses-trio", "bosses", ONE_SLOT, "trio"),
     run("timed", "timed", ONE_SLOT),
+    run("narrow", "jobs", DECOUPLED, limit=1, max_samples=5, max_connections=4, max_subprocesses=1),
     run("shells", "shells", ONE_SLOT),
 ]
 GATED = [run["name"] for run in RUNS if run["gate"]]
+UNGATED = [run["name"] for run in RUNS if not run["gate"]]
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +91,17 @@ def waits(result: dict[str, Any], sample: str) -> Any:
     return result["samples"][sample]["waits"]
 
 
+def test_without_variables_inspect_is_as_if_nothing_were_installed(results: dict[str, Any]) -> None:
+    assert results["untouched"]
+
+
+def test_limits_of_inspect_below_the_gates_are_warned_of(results: dict[str, Any]) -> None:
+    first, second, third = results["warnings"]
+    assert "--max-samples is 5, below CORESCHED_SAMPLE_CONCURRENCY=9, which is never reached" in first
+    assert "--max-connections is 4, below CORESCHED_SAMPLE_CONCURRENCY=9" in second
+    assert "--max-subprocesses is 1, below CORESCHED_ENVIRONMENT_CONCURRENCY=2" in third
+
+
 @pytest.mark.parametrize("name", ["unified", "decoupled", "decoupled-trio"])
 def test_a_gated_eval_has_the_scores_of_an_ungated_one(
     results: dict[str, Any], name: str, capsys: pytest.CaptureFixture[str]
@@ -122,7 +135,7 @@ def test_every_request_has_the_label_of_its_sample(
             if name.startswith("cached") or (name == "retried" and id != "fail"):
                 continue
             assert requests[sample["waits"]["label"]] == len(sample["headers"]), (name, id)
-    in_logs = sum(len(s["headers"]) for name in results.keys() - GATED for s in results[name]["samples"].values())
+    in_logs = sum(len(s["headers"]) for name in UNGATED for s in results[name]["samples"].values())
     assert requests[None] == in_logs + 2  # the attempts at "fail" and "flaky" that were tried again
 
 
@@ -131,10 +144,14 @@ def test_the_log_of_a_sample_says_how_long_it_waited(results: dict[str, Any]) ->
     assert sample["waits"]["label"].startswith("jobs/job-8/epoch-1/attempt-1/")
     assert sample["waits"]["admission_wait_s"] > 0
     assert sample["events"][0]["admission_wait_s"] == sample["waits"]["admission_wait_s"]
-    queued = [waits(results["decoupled"], id)["environment_queue_s"] for id in results["decoupled"]["samples"]]
+    queued = [
+        waits(results["decoupled"], id)["environment_queue_s"] for id in results["decoupled"]["samples"]
+    ]
     assert sum(queued) == pytest.approx(results["decoupled"]["totals"]["environment_queue_s"], abs=0.1)
     assert waits(results["decoupled"], "job-0")["environment_stages"] == 2
-    assert not any(any(s["headers"]) for s in results["decoupled"]["samples"].values())  # logged as configured
+    assert not any(
+        any(s["headers"]) for s in results["decoupled"]["samples"].values()
+    )  # logged as configured
 
 
 def test_inspects_cache_finds_the_replies_of_another_label(
@@ -188,7 +205,9 @@ def test_neither_time_limit_nor_working_limit_is_charged_for_the_queue(results: 
     assert samples.pop("late")["limit"] in ("time", "working")
     assert all(s["limit"] is None and s["scores"]["includes"] == "C" for s in samples.values())
     assert max(s["waits"]["environment_queue_s"] for s in samples.values()) > 2
-    assert all(s["working_s"] < s["total_s"] - s["waits"]["environment_queue_s"] + 0.5 for s in samples.values())
+    assert all(
+        s["working_s"] < s["total_s"] - s["waits"]["environment_queue_s"] + 0.5 for s in samples.values()
+    )
 
 
 def test_setup_scripts_and_commands_of_scorers_are_stages_and_judges_have_the_label(

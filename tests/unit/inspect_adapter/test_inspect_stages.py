@@ -53,12 +53,11 @@ def test_a_tool_that_waits_for_a_model_leaves_its_slot_to_others(backend: str) -
             async with gate.sample("asks") as sample:
                 stages = Stages(sample, nullcontext)
                 execution = Execution(stages)
-                async with execution.work(), execution.call():
-                    async with model_call(call_in_scope()):
-                        turn = await stages.begin_turn()
-                        assert turn is not None  # a turn like any other, for no stage is open
-                        await answered.wait()
-                        await stages.end_turn(turn)
+                async with execution.work(), execution.call(), model_call(call_in_scope()):
+                    turn = await stages.begin_turn()
+                    assert turn is not None  # a turn like any other, for no stage is open
+                    await answered.wait()
+                    await stages.end_turn(turn)
                 assert stages.count == 2
 
         async def works() -> None:
@@ -177,12 +176,11 @@ def test_who_comes_while_the_sample_queues_shares_its_slot(backend: str) -> None
                     while in_work < 2:
                         await anyio.sleep(0.01)
 
-            async with anyio.create_task_group() as group:
-                async with theirs.work():
-                    group.start_soon(agent)
-                    group.start_soon(agent)
-                    await anyio.sleep(0.05)
-                    assert in_work == 0
+            async with anyio.create_task_group() as group, theirs.work():
+                group.start_soon(agent)
+                group.start_soon(agent)
+                await anyio.sleep(0.05)
+                assert in_work == 0
             assert ours.count == 1
 
     run(backend, body)
