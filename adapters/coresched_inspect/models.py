@@ -99,7 +99,7 @@ def _record_usage(turn: Turn, usage: Any) -> None:
 @functools.cache
 def _warn_of_workers(worker: str) -> None:
     logger.warning(
-        "coresched: the gate routes turns to workers, such as %s, but inspect sends all requests to the model's "
-        "base URL; let a `coresched gateway` be that, and the gate have no workers",
+        "coresched: the gate routes turns to workers, such as %s, but inspect sends all requests to the "
+        "model's base URL; let a `coresched gateway` be that, and the gate have no workers",
         worker,
     )

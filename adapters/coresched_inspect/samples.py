@@ -1,4 +1,4 @@
-"""Each attempt at a sample of an eval is one sample of the gate: admitted before it works, ended however it ends."""
+"""Each attempt at a sample is one sample of the gate: admitted before it works, ended however it ends."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ def too_low(gate: Gate, config: Any, generation: Any, sandbox: Any) -> Iterator[
     processes = _subprocesses(config)
     if stages is not None and processes < stages:
         yield (
-            f"--max-subprocesses is {processes}, below CORESCHED_ENVIRONMENT_CONCURRENCY={stages}: tools that "
-            f"hold a slot wait for each other; add --max-subprocesses {stages}"
+            f"--max-subprocesses is {processes}, below CORESCHED_ENVIRONMENT_CONCURRENCY={stages}: tools "
+            f"that hold a slot wait for each other; add --max-subprocesses {stages}"
         )
 
 
@@ -80,4 +80,5 @@ def _sandboxes(config: Any, sandbox: Any) -> int | None:
 def _subprocesses(config: Any) -> int:
     from inspect_ai.util._subprocess import default_max_subprocesses
 
-    return config.max_subprocesses or default_max_subprocesses()
+    processes: int = config.max_subprocesses or default_max_subprocesses()
+    return processes

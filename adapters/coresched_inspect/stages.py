@@ -57,7 +57,7 @@ class Stages:
         self.count += 1
 
     async def end_work(self, kind: type[BaseException] | None = None) -> None:
-        """Work is done, failed with an error of this kind, or waits for a model; the last gives the slot back."""
+        """Work is done, failed with an error of this kind, or waits for a model. Without work the slot is free."""
         with anyio.CancelScope(shield=True):
             async with self._slot:
                 self._working -= 1
@@ -116,7 +116,7 @@ class Stages:
 
 
 class Execution:
-    """The tool calls of one message: they share the slot, and hold it unless each of them waits for a model."""
+    """The tool calls of one message: they share the slot, and hold it unless all of them wait for a model."""
 
     def __init__(self, stages: Stages) -> None:
         self.outer = call_in_scope()

@@ -1,4 +1,4 @@
-"""The tool calls of a message are one environment stage; so are a setup script, and a sandbox command of a scorer or solver."""
+"""Environment stages: the tool calls of a message, a setup script, a command that a scorer or solver runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever samples do with tools, models and agents at once: C_E holds, no step is refused, all of them end."""
+"""Whatever samples do with tools, models and agents at once: C_E holds, no step is refused, all end."""
 
 from __future__ import annotations
 

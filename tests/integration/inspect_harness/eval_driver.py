@@ -4,7 +4,8 @@
 
 RUNS is JSON: a list of runs with `name`, `task`, `backend` (asyncio or trio), `gate` (options of coresched's,
 or null for none) and `options` of inspect's `eval`; with `retry`, the name of a run before it, that one's log
-is retried, with nothing out of order any more. The environment has LOCAL_BASE_URL, LOCAL_API_KEY and the folder LOGS.
+is retried, with nothing out of order any more. The environment has LOCAL_BASE_URL, LOCAL_API_KEY and the folder
+LOGS.
 """
 
 import json
@@ -21,8 +22,11 @@ from inspect_ai import eval, eval_retry
 from inspect_ai._eval.task.run import _task_run_sample_attempt
 from inspect_ai._util.entrypoints import ensure_entry_points
 from inspect_ai.hooks._hooks import get_all_hooks
+from inspect_ai.util._limit import _TimeLimit
 
 from coresched.client.gate import Gate
+from coresched.errors import InputError
+from coresched_inspect.compatibility import check
 
 MODEL = "openai-api/local/m"
 
@@ -75,7 +79,7 @@ def untouched():
 
 
 def main(runs):
-    logs, results, warnings = {}, {"untouched": untouched()}, Warnings()
+    logs, results, warnings = {}, {"untouched": untouched(), "refusal": refusal()}, Warnings()
     for run in runs:
         os.environ["INSPECT_ASYNC_BACKEND"] = run["backend"]
         tool_log = Path(os.environ["LOGS"], f"{run['name']}.tools")

@@ -12,7 +12,11 @@ from inspect_ai.solver import TaskState, generate, use_tools
 from inspect_ai.tool import Tool, ToolError, bash, tool
 from inspect_ai.util import sandbox, subprocess
 
-LOGGED = 'echo "start {job} $(date +%s.%N)" >> "{log}"; sleep {seconds}; echo "end {job} $(date +%s.%N)" >> "{log}"'
+LOGGED = """
+echo "start {job} $(date +%s.%N)" >> "{log}"
+sleep {seconds}
+echo "end {job} $(date +%s.%N)" >> "{log}"
+"""
 
 
 def logged(job: str, seconds: float) -> list[str]:

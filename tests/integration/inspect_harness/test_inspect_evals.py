@@ -1,4 +1,4 @@
-"""Real evals of the real inspect-ai under the gate, against the scripted worker, with tools that are processes."""
+"""Evals of the real inspect-ai under the gate, against the scripted worker, with tools that are processes."""
 
 import json
 import os
@@ -93,6 +93,13 @@ def waits(result: dict[str, Any], sample: str) -> Any:
 
 def test_without_variables_inspect_is_as_if_nothing_were_installed(results: dict[str, Any]) -> None:
     assert results["untouched"]
+
+
+def test_an_inspect_that_lacks_a_place_is_refused_by_name(results: dict[str, Any]) -> None:
+    assert results["refusal"].startswith(
+        "inspect-ai 0.3.285 cannot be gated: inspect_ai.util._limit._TimeLimit."
+    )
+    assert "_refresh_deadline does not exist; install a tested version" in results["refusal"]
 
 
 def test_limits_of_inspect_below_the_gates_are_warned_of(results: dict[str, Any]) -> None:

@@ -31,9 +31,3 @@ def test_a_variable_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CORESCHED_SAMPLE_CONCURRENCY", "many")
     with pytest.raises(InputError, match="CORESCHED_SAMPLE_CONCURRENCY must be a whole number of at least 1"):
         gate_of_evals()
-
-
-def test_an_environment_without_inspect_is_told_so() -> None:
-    from coresched_inspect.compatibility import missing
-
-    assert any("does not exist" in reason for reason in missing())

@@ -1,4 +1,4 @@
-"""The slot of a sample under inspect's ways: parallel calls, models inside tools, agents beside each other."""
+"""The slot of a sample in inspect's ways: parallel calls, models inside tools, agents beside each other."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
