@@ -57,7 +57,7 @@ class Stages:
         self.count += 1
 
     async def end_work(self, kind: type[BaseException] | None = None) -> None:
-        """Work is done, failed with an error of this kind, or waits for a model. Without work the slot is free."""
+        """Work is done, failed with an error of this kind, or waits for a model; the last frees the slot."""
         with anyio.CancelScope(shield=True):
             async with self._slot:
                 self._working -= 1

@@ -2,10 +2,9 @@
 
     python eval_driver.py RUNS
 
-RUNS is JSON: a list of runs with `name`, `task`, `backend` (asyncio or trio), `gate` (options of coresched's,
-or null for none) and `options` of inspect's `eval`; with `retry`, the name of a run before it, that one's log
-is retried, with nothing out of order any more. The environment has LOCAL_BASE_URL, LOCAL_API_KEY and the folder
-LOGS.
+RUNS is JSON: a list of runs with `name`, `task`, `backend` (asyncio or trio), `gate` (options of coresched's, or
+null for none) and `options` of inspect's `eval`; with `retry`, the name of a run before it, that one's log is
+retried, with nothing out of order any more. The environment has LOCAL_BASE_URL, LOCAL_API_KEY and the folder LOGS.
 """
 
 import json
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import coresched_inspect
 import eval_tasks
+from coresched_inspect.compatibility import check
 from inspect_ai import eval, eval_retry
 from inspect_ai._eval.task.run import _task_run_sample_attempt
 from inspect_ai._util.entrypoints import ensure_entry_points
@@ -26,7 +26,6 @@ from inspect_ai.util._limit import _TimeLimit
 
 from coresched.client.gate import Gate
 from coresched.errors import InputError
-from coresched_inspect.compatibility import check
 
 MODEL = "openai-api/local/m"
 
@@ -70,12 +69,20 @@ class Warnings(logging.Handler):
 def untouched():
     """Whether inspect is as it came, its entry points being loaded."""
     ensure_entry_points()
-    attempt = _task_run_sample_attempt
-    return (
-        "coresched_inspect.plugin" in sys.modules
-        and not get_all_hooks()
-        and not hasattr(attempt, "__wrapped__")
-    )
+    replaced = hasattr(_task_run_sample_attempt, "__wrapped__")
+    return "coresched_inspect.plugin" in sys.modules and not get_all_hooks() and not replaced
+
+
+def refusal():
+    """What is said of an inspect that lacks a place."""
+    place = _TimeLimit._refresh_deadline
+    del _TimeLimit._refresh_deadline
+    try:
+        check()
+    except InputError as error:
+        return str(error)
+    finally:
+        _TimeLimit._refresh_deadline = place
 
 
 def main(runs):

@@ -68,7 +68,7 @@ def write_script(path: Path) -> None:
 
 
 def most_at_once(log: Path) -> int:
-    """Of how many samples tools' processes ran at once. The log has lines `start JOB TIME`, `end JOB TIME`."""
+    """Of how many samples tools' processes ran at once. Lines are `start JOB TIME`, `end JOB TIME`."""
     events = []
     for line in log.read_text(encoding="utf-8").splitlines():
         what, job, at = line.split()
