@@ -2,9 +2,10 @@
 
     python eval_driver.py RUNS
 
-RUNS is JSON: a list of runs with `name`, `task`, `backend` (asyncio or trio), `gate` (options of coresched's, or
-null for none) and `options` of inspect's `eval`; with `retry`, the name of a run before it, that one's log is
-retried, with nothing out of order any more. The environment has LOCAL_BASE_URL, LOCAL_API_KEY and the folder LOGS.
+RUNS is JSON: a list of runs with `name`, `task`, `backend` (asyncio or trio), `gate` (options of coresched's,
+or null for none) and `options` of inspect's `eval`; with `retry`, the name of a run before it, that one's log
+is retried, with nothing out of order any more. The environment has LOCAL_BASE_URL, LOCAL_API_KEY and the
+folder LOGS.
 """
 
 import json
