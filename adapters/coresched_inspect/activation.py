@@ -69,10 +69,17 @@ def enter() -> None:
     from coresched_inspect import compatibility
     from coresched_inspect.models import with_turns
     from coresched_inspect.samples import gated_attempt
-    from coresched_inspect.tools import followed_call, gated_command, gated_execution, gated_setup
+    from coresched_inspect.tools import (
+        followed_call,
+        gated_command,
+        gated_execution,
+        gated_sandbox,
+        gated_setup,
+    )
 
     compatibility.check()
     _replace(compatibility.ATTEMPT, lambda original: gated_attempt(original, gate_of_evals))
+    _replace(compatibility.SANDBOX, gated_sandbox)
     _replace(compatibility.SETUP, gated_setup)
     _replace(compatibility.EXECUTE, gated_execution)
     _replace(compatibility.CALL, followed_call)

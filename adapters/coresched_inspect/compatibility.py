@@ -14,6 +14,7 @@ ATTEMPT = "inspect_ai._eval.task.run._task_run_sample_attempt"
 EXECUTE = "inspect_ai.model._call_tools._execute_tools_impl"
 CALL = "inspect_ai.model._call_tools.call_tool"
 GENERATE = "inspect_ai.model._model.Model.generate"
+SANDBOX = "inspect_ai._eval.task.run.sandboxenv_context"
 SETUP = "inspect_ai.util._sandbox.context.setup_sandbox_environment"
 EXEC = "inspect_ai.util._sandbox.events.SandboxEnvironmentProxy.exec"
 
@@ -25,6 +26,7 @@ PLACES = (
     Place(CALL, ("tools", "message")),
     Place(GENERATE, ("self", "input")),
     Place("inspect_ai.model._model.ModelAPI.generate", ("self", "input", "tools", "tool_choice", "config")),
+    Place(SANDBOX, ()),
     Place(SETUP, ("setup", "environments")),
     Place(EXEC, ("self", "cmd")),
     Place(f"{_LIMIT}._refresh_deadline", ("self",)),

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from coresched.client.gate import Turn
 from coresched.client.turn import ROUTING_HEADER, SESSION_HEADER
 from coresched_inspect.samples import GatedSample, sample_of_context
 from coresched_inspect.stages import call_in_scope, model_call
@@ -68,32 +67,33 @@ async def _turn(
     if turn is not None and turn.worker is not None:
         _warn_of_workers(turn.worker)
     kind: type[BaseException] | None = None
+    usage: dict[str, int | None] | None = None
     try:
         result = await original(input=input, tools=tools, tool_choice=choice, config=config)
         output = result[0] if isinstance(result, tuple) else result
         if isinstance(output, Exception):  # a refusal that inspect raises later
             kind = type(output)
-        elif turn is not None:
-            _record_usage(turn, output.usage)
+        else:
+            usage = usage_of(output)
         return result
     except BaseException as error:
         kind = type(error)
         raise
     finally:
-        await gated.stages.end_turn(turn, kind)
+        await gated.stages.end_turn(turn, kind, usage)
 
 
-def _record_usage(turn: Turn, usage: Any) -> None:
-    """Prompt tokens as engines count them: inspect leaves those out that came from a cache."""
-    record: Any = getattr(turn, "usage", None)
-    if usage is None or record is None:
-        return
-    cached = usage.input_tokens_cache_read or 0
-    record(
-        prompt_tokens=usage.input_tokens + cached + (usage.input_tokens_cache_write or 0),
-        cached_tokens=cached,
-        output_tokens=usage.output_tokens,
-    )
+def usage_of(output: Any) -> dict[str, int | None] | None:
+    """The counts of a ModelOutput for a turn. inspect leaves cached tokens out of those of the prompt."""
+    usage = output.usage
+    if usage is None:
+        return None
+    cached, written = usage.input_tokens_cache_read, usage.input_tokens_cache_write
+    return {
+        "prompt_tokens": usage.input_tokens + (cached or 0) + (written or 0),
+        "cached_tokens": cached,
+        "output_tokens": usage.output_tokens,
+    }
 
 
 @functools.cache

@@ -26,13 +26,27 @@ _READABLE = "/:@._-~+,=()[]"
 class GatedSample:
     """An attempt at a sample that is under way."""
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: Sample, limited_residence: bool) -> None:
         self.began = time.monotonic()
         self.sample = sample
-        self.stages = Stages(sample, off_the_clock)
+        self.stages = Stages(sample, off_the_clock, self.note)
         self.failed = False
         """Whether inspect has ended the attempt with an error."""
         self._store: Any = None
+        self._limited_residence = limited_residence
+        self._resident_wait_s: float | None = None
+
+    @asynccontextmanager
+    async def residence(self) -> AsyncIterator[None]:
+        """A resident slot of the gate, where its C_R is set; waited for before the block."""
+        if not self._limited_residence:
+            yield
+            return
+        began = time.monotonic()
+        sample: Any = self.sample  # which can be resident where a gate can have a C_R
+        async with sample.resident():
+            self._resident_wait_s = time.monotonic() - began
+            yield
 
     def waits(self) -> dict[str, Any]:
         """What the log says of it; seconds, so far."""
@@ -41,7 +55,7 @@ class GatedSample:
             "admission_wait_s": round(self.sample.admission_wait_s, 3),
             "environment_queue_s": round(self.sample.environment_queue_s, 3),
             "environment_stages": self.stages.count,
-        }
+        } | ({} if self._resident_wait_s is None else {"resident_wait_s": round(self._resident_wait_s, 3)})
 
     @property
     def is_started(self) -> bool:
@@ -100,7 +114,7 @@ def gated_attempt(original: Callable[..., Awaitable[Any]], gate: Callable[[], Ga
                 label = label_of(
                     options["task_name"], sample.id, state.epoch, options["attempt"].number, state.uuid
                 )
-                await until_end.enter_async_context(_admitted(through.sample(label), options["run_id"]))
+                await until_end.enter_async_context(_admitted(through, label, options["run_id"]))
                 return sample, state
 
             return await original(*args, **{**options, "create_sample_state": admitted_state})
@@ -109,9 +123,10 @@ def gated_attempt(original: Callable[..., Awaitable[Any]], gate: Callable[[], Ga
 
 
 @asynccontextmanager
-async def _admitted(sample: Sample, run: str) -> AsyncIterator[None]:
+async def _admitted(gate: Gate, label: str, run: str) -> AsyncIterator[None]:
+    sample = gate.sample(label)
     await sample.__aenter__()
-    gated = GatedSample(sample)
+    gated = GatedSample(sample, getattr(gate, "resident_concurrency", None) is not None)
     _current.set(gated)
     kind: type[BaseException] | None = None
     try:

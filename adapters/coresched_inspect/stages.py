@@ -8,9 +8,10 @@ while the slot is held, or beside another one, is no turn of its own: it only ca
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from contextvars import ContextVar
+from typing import Any
 
 import anyio
 
@@ -23,8 +24,12 @@ OffTheClock = Callable[[], AbstractContextManager[None]]
 class Stages:
     """Turns and environment stages of one sample, for tasks that run beside each other."""
 
-    def __init__(self, sample: Sample, off_the_clock: OffTheClock) -> None:
+    def __init__(
+        self, sample: Sample, off_the_clock: OffTheClock, granted: Callable[[], None] = lambda: None
+    ) -> None:
+        """``granted`` is called when a stage has got its slot."""
         self._sample = sample
+        self._granted = granted
         self._off_the_clock = off_the_clock
         self._working = 0
         self._stage: Stage | None = None
@@ -55,6 +60,7 @@ class Stages:
             raise
         self._stage = stage
         self.count += 1
+        self._granted()
 
     async def end_work(self, kind: type[BaseException] | None = None) -> None:
         """Work is done, failed with an error of this kind, or waits for a model; the last frees the slot."""
@@ -92,13 +98,21 @@ class Stages:
             self._turn = turn
             return turn
 
-    async def end_turn(self, turn: Turn | None, kind: type[BaseException] | None = None) -> None:
-        """The model has answered, or failed with an error of this kind."""
+    async def end_turn(
+        self,
+        turn: Turn | None,
+        kind: type[BaseException] | None = None,
+        usage: Mapping[str, int | None] | None = None,
+    ) -> None:
+        """The model has answered, with this usage, or failed with an error of this kind."""
         if turn is None:
             return
         with anyio.CancelScope(shield=True):
             async with self._steps:
                 if self._turn is turn:  # else a stage of the sample ended it
+                    record: Any = getattr(turn, "usage", None)
+                    if usage is not None and record is not None:
+                        record(**usage)
                     await self._close_turn(kind)
 
     async def close(self) -> None:

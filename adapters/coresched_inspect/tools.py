@@ -1,9 +1,13 @@
-"""Environment stages: the tool calls of a message, a setup script, a command that a scorer or solver runs."""
+"""Environment stages: the tool calls of a message, a setup script, a command that a scorer or solver runs.
+
+And resident slots, for the sandboxes that all of these run in.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 from coresched_inspect.samples import sample_of_context
@@ -19,7 +23,6 @@ def gated_execution(original: Callable[..., Awaitable[Any]]) -> Any:
         if gated is None or not getattr(messages[-1], "tool_calls", None):
             return await original(messages, *args, **options)
         async with Execution(gated.stages).work():
-            gated.note()
             return await original(messages, *args, **options)
 
     return execute
@@ -53,6 +56,19 @@ def gated_setup(original: Callable[..., Awaitable[Any]]) -> Any:
     return setup
 
 
+def gated_sandbox(original: Callable[..., AbstractAsyncContextManager[Any]]) -> Any:
+    """inspect's `sandboxenv_context`, in which a sample's sandbox lives: with a resident slot, if C_R is set."""
+
+    @functools.wraps(original)
+    @asynccontextmanager
+    async def context(*args: Any, **options: Any) -> AsyncIterator[None]:
+        gated = sample_of_context()
+        async with nullcontext() if gated is None else gated.residence(), original(*args, **options):
+            yield
+
+    return context
+
+
 def gated_command(original: Callable[..., Awaitable[Any]]) -> Any:
     """`exec` of inspect's proxy of a sandbox: what scorers, and solvers by themselves, run there.
 
@@ -70,7 +86,6 @@ def gated_command(original: Callable[..., Awaitable[Any]]) -> Any:
         if gated is None or not gated.is_started or in_slot or _untracked_sandbox_execs.get():
             return await original(*args, **options)
         async with gated.stages.work():
-            gated.note()
             return await original(*args, **options)
 
     return exec

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from collections import Counter
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from integration.inspect_harness.environment import INSPECT
 from integration.inspect_harness.scripted_jobs import JOBS, most_at_once, processes, write_script
 from simulated_worker import running_worker
+
+from coresched.client.gate import Sample
 
 HERE = Path(__file__).parent
 
@@ -43,8 +46,12 @@ RUNS = [
     run("narrow", "jobs", DECOUPLED, limit=1, max_samples=5, max_connections=4, max_subprocesses=1),
     run("shells", "shells", ONE_SLOT),
 ]
+if hasattr(Sample, "resident"):
+    RUNS.append(run("residents", "shells", {**DECOUPLED, "resident_concurrency": 1}))
 GATED = [run["name"] for run in RUNS if run["gate"]]
-UNGATED = [run["name"] for run in RUNS if not run["gate"]]
+UNif hasattr(Sample, "resident"):
+    RUNS.append(run("residents", "shells", {**DECOUPLED, "resident_concurrency": 1}))
+GATED = [run["name"] for run in RUNS if not run["gate"]]
 
 
 @pytest.fixture(scope="module")
@@ -227,3 +234,12 @@ def test_setup_scripts_and_commands_of_scorers_are_stages_and_judges_have_the_la
         assert len(sample["headers"]) == 3
     assert most_at_once(folder / "shells.tools") == 1
     assert processes(folder / "shells.tools") == 6
+
+
+@pytest.mark.skipif(not hasattr(Sample, "resident"), reason="gates have no C_R yet")
+def test_no_more_sandboxes_live_than_resident_slots(results: dict[str, Any], folder: Path) -> None:
+    result = results["residents"]
+    assert all(sample["waits"]["resident_wait_s"] >= 0 for sample in result["samples"].values())
+    jobs = [line.split()[1] for line in (folder / "residents.tools").read_text(encoding="utf-8").splitlines()]
+    assert [job for job, _ in groupby(jobs)] == list(dict.fromkeys(jobs))  # one sample after the other
+    assert len(jobs) == 12
