@@ -49,9 +49,7 @@ RUNS = [
 if hasattr(Sample, "resident"):
     RUNS.append(run("residents", "shells", {**DECOUPLED, "resident_concurrency": 1}))
 GATED = [run["name"] for run in RUNS if run["gate"]]
-UNif hasattr(Sample, "resident"):
-    RUNS.append(run("residents", "shells", {**DECOUPLED, "resident_concurrency": 1}))
-GATED = [run["name"] for run in RUNS if not run["gate"]]
+UNGATED = [run["name"] for run in RUNS if not run["gate"]]
 
 
 @pytest.fixture(scope="module")
