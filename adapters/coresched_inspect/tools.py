@@ -57,7 +57,7 @@ def gated_setup(original: Callable[..., Awaitable[Any]]) -> Any:
 
 
 def gated_sandbox(original: Callable[..., AbstractAsyncContextManager[Any]]) -> Any:
-    """inspect's `sandboxenv_context`, in which a sample's sandbox lives: in a resident slot, if C_R is set."""
+    """inspect's `sandboxenv_context`, where a sample's sandbox lives: with a resident slot if C_R is set."""
 
     @functools.wraps(original)
     @asynccontextmanager

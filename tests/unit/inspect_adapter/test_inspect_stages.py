@@ -7,7 +7,7 @@ import anyio
 import pytest
 from coresched_inspect.stages import Execution, Stages, call_in_scope, model_call
 
-from coresched.client.gate import Gate
+from coresched.client.gate import Gate, Turn
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
@@ -143,6 +143,23 @@ def test_a_stage_ends_the_turn_of_an_agent_beside_it(backend: str) -> None:
 
     totals = run(backend, body).report().totals
     assert (totals.turns, totals.failed_inference_s) == (2, 0)
+
+
+def test_the_usage_of_a_turn_is_told_while_it_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    monkeypatch.setattr(Turn, "usage", lambda turn, **counts: told.append(counts), raising=False)
+    counts = {"prompt_tokens": 7, "cached_tokens": None, "output_tokens": 2}
+
+    async def body(gate: Gate) -> None:
+        async with gate.sample("a") as sample:
+            stages = Stages(sample, nullcontext)
+            await stages.end_turn(await stages.begin_turn(), usage=counts)
+            overtaken = await stages.begin_turn()
+            async with stages.work():
+                await stages.end_turn(overtaken, usage=counts)
+
+    run("asyncio", body)
+    assert told == [counts]
 
 
 @BACKENDS
