@@ -40,7 +40,7 @@ class Run:
         failed = f" ({self._failed} of them failed)" if self._failed else ""
         cap = "no cap" if gate.environment_concurrency is None else gate.environment_concurrency
         return (
-            f"coresched: {self._attempts} attempts at samples{failed} in {self._ended - self._began:.1f} s, "
+            f"coresched: {self._attempts} sample attempts{failed} in {self._ended - self._began:.1f} s, "
             f"C_S {gate.sample_concurrency}, C_E {cap}; mean wait {self._admission_s / self._attempts:.1f} s "
             f"for admission and {self._queue_s / self._attempts:.1f} s for the slots of "
             f"{self._stages / self._attempts:.1f} environment stages"

@@ -24,21 +24,24 @@ def warn_of_limits(gate: Gate, spec: Any, generation: Any) -> None:
 def too_low(gate: Gate, config: Any, generation: Any, sandbox: Any) -> Iterator[str]:
     """What holds fewer than the gate's C_S or C_E, and how to change it."""
     samples, stages = gate.sample_concurrency, gate.environment_concurrency
-    connections, connections_given = _connections(generation)
-    if config.max_samples is not None:
-        if config.max_samples < samples:
-            yield _of_samples("--max-samples", config.max_samples, samples)
-    elif connections < samples:
-        name = "--max-connections" if connections_given else "adaptive connections"
+    adaptive = _adaptive(generation)
+    given = generation.max_connections
+    if config.max_samples is not None and config.max_samples < samples:
+        yield _of_samples("--max-samples", config.max_samples, samples)
+    if config.max_samples is None:
+        first = adaptive.start if adaptive else given
+        if first is None or first < samples:
+            yield (
+                f"without --max-samples inspect admits {'few' if first is None else first} samples, or as many as "
+                f"the model's connections in use become, not CORESCHED_SAMPLE_CONCURRENCY={samples}; add "
+                f"--max-samples {samples}"
+            )
+    most = adaptive.max if adaptive else given
+    if most is not None and most < samples:
+        name = "the maximum of adaptive connections" if adaptive else "--max-connections"
         yield (
-            f"inspect admits at most {connections} samples at once ({name}, --max-samples not given), fewer "
-            f"than CORESCHED_SAMPLE_CONCURRENCY={samples}; add --max-samples {samples}"
-        )
-    if connections < samples:
-        name = "--max-connections" if connections_given else "the maximum of adaptive connections"
-        yield (
-            f"{name} is {connections}, below CORESCHED_SAMPLE_CONCURRENCY={samples}: model calls of admitted "
-            f"samples wait for each other; add --max-connections {samples}"
+            f"{name} is {most}, below CORESCHED_SAMPLE_CONCURRENCY={samples}: model calls of admitted samples "
+            f"wait for each other; add --max-connections {samples}"
         )
     sandboxes = _sandboxes(config, sandbox)
     if sandboxes is not None and sandboxes < samples:
@@ -58,14 +61,13 @@ def _of_samples(name: str, value: int, samples: int) -> str:
     )
 
 
-def _connections(generation: Any) -> tuple[int, bool]:
-    """The most calls at once of a model, and whether that was given as such."""
+def _adaptive(generation: Any) -> Any:
+    """The bounds (`start`, `max`) of inspect's adaptive connections; None where their number is fixed."""
     from inspect_ai.util._concurrency import adaptive_active, resolve_adaptive
 
     if adaptive_active(generation.adaptive_connections, generation.max_connections, generation.batch):
-        return resolve_adaptive(generation.adaptive_connections).max, False
-    given = generation.max_connections
-    return (10 if given is None else given), True
+        return resolve_adaptive(generation.adaptive_connections)
+    return None
 
 
 def _sandboxes(config: Any, sandbox: Any) -> int | None:

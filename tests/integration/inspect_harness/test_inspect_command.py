@@ -50,7 +50,7 @@ def test_two_environment_variables_gate_an_eval(worker: str, tmp_path: Path) -> 
         shown, _ = process.communicate(timeout=100)
     assert process.returncode == 0, shown
     assert "hooks enabled: 1" in shown
-    assert "coresched: 9 attempts at samples in " in shown
+    assert "coresched: 9 sample attempts in " in shown
     assert "C_S 9, C_E 2; mean wait" in shown
     assert " is never reached" not in shown
     assert most_at_once(tmp_path / "tools") == 2

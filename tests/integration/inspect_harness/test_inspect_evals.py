@@ -44,6 +44,7 @@ RUNS = [
     run("bosses-trio", "bosses", ONE_SLOT, "trio"),
     run("timed", "timed", ONE_SLOT),
     run("narrow", "jobs", DECOUPLED, limit=1, max_samples=5, max_connections=4, max_subprocesses=1),
+    run("unset", "jobs", {"sample_concurrency": 50}, limit=1, max_samples=None, max_connections=None),
     run("shells", "shells", ONE_SLOT),
 ]
 if hasattr(Sample, "resident"):
@@ -108,10 +109,11 @@ def test_an_inspect_that_lacks_a_place_is_refused_by_name(results: dict[str, Any
 
 
 def test_limits_of_inspect_below_the_gates_are_warned_of(results: dict[str, Any]) -> None:
-    first, second, third = results["warnings"]
+    first, second, third, fourth = results["warnings"]
     assert "--max-samples is 5, below CORESCHED_SAMPLE_CONCURRENCY=9, which is never reached" in first
     assert "--max-connections is 4, below CORESCHED_SAMPLE_CONCURRENCY=9" in second
     assert "--max-subprocesses is 1, below CORESCHED_ENVIRONMENT_CONCURRENCY=2" in third
+    assert "without --max-samples inspect admits 20 samples" in fourth
 
 
 @pytest.mark.parametrize("name", ["unified", "decoupled", "decoupled-trio"])
