@@ -32,16 +32,16 @@ def too_low(gate: Gate, config: Any, generation: Any, sandbox: Any) -> Iterator[
         first = adaptive.start if adaptive else given
         if first is None or first < samples:
             yield (
-                f"without --max-samples inspect admits {'few' if first is None else first} samples, or as many as "
-                f"the model's connections in use become, not CORESCHED_SAMPLE_CONCURRENCY={samples}; add "
+                f"without --max-samples inspect admits {'few' if first is None else first} samples, or as many "
+                f"as model calls it finds room for, not CORESCHED_SAMPLE_CONCURRENCY={samples}; add "
                 f"--max-samples {samples}"
             )
     most = adaptive.max if adaptive else given
     if most is not None and most < samples:
         name = "the maximum of adaptive connections" if adaptive else "--max-connections"
         yield (
-            f"{name} is {most}, below CORESCHED_SAMPLE_CONCURRENCY={samples}: model calls of admitted samples "
-            f"wait for each other; add --max-connections {samples}"
+            f"{name} is {most}, below CORESCHED_SAMPLE_CONCURRENCY={samples}: admitted samples wait for each "
+            f"other's model calls; add --max-connections {samples}"
         )
     sandboxes = _sandboxes(config, sandbox)
     if sandboxes is not None and sandboxes < samples:
