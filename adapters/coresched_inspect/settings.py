@@ -31,9 +31,10 @@ def too_low(gate: Gate, config: Any, generation: Any, sandbox: Any) -> Iterator[
     if config.max_samples is None:
         first = adaptive.start if adaptive else given
         if first is None or first < samples:
+            admits = "few" if first is None else first
             yield (
-                f"without --max-samples inspect admits {'few' if first is None else first} samples, or as many "
-                f"as model calls it finds room for, not CORESCHED_SAMPLE_CONCURRENCY={samples}; add "
+                f"without --max-samples inspect admits {admits} samples, or as many as model calls it "
+                f"finds room for, not CORESCHED_SAMPLE_CONCURRENCY={samples}; add "
                 f"--max-samples {samples}"
             )
     most = adaptive.max if adaptive else given
