@@ -38,7 +38,9 @@ class GatedEnvironment:
     """
 
     def __new__(cls, *, inner_class: str | type | None = None, **config: Any) -> GatedEnvironment:
-        return object.__new__(_gated(cls, _class_of(inner_class)))
+        face: Any = cls
+        made: GatedEnvironment = object.__new__(_gated(face, _class_of(inner_class)))
+        return made
 
     def __init__(self, *, inner_class: str | type, **config: Any) -> None:
         self._inner_class = class_name(inner_class)

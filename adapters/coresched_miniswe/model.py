@@ -30,7 +30,9 @@ class GatedModel:
 
     def __new__(cls, *, inner_class: str | type = "litellm", **config: Any) -> GatedModel:
         found = inner_of(inner_class, GatedModel, functools.partial(get_model_class, ""), "model.inner_class")
-        return object.__new__(_gated(cls, found))
+        face: Any = cls
+        made: GatedModel = object.__new__(_gated(face, found))
+        return made
 
     def __init__(self, *, inner_class: str | type = "litellm", **config: Any) -> None:
         self._inner_class = class_name(inner_class)

@@ -26,7 +26,7 @@ def assemble(sample: Sample, importer: Importer, count: TokenCounter) -> list[Tr
     while start < len(sample.calls):
         turns, first, overstated = _part(sample.calls[start:])
         name = f"{sample.id}#{len(parts) + 1}" if parts else sample.id
-        meta = _meta(sample.calls[start : start + len(turns)], turns, importer, count)
+        meta = _meta(sample, sample.calls[start : start + len(turns)], turns, importer, count)
         if sample.model:
             meta["model"] = sample.model
         if overstated:
@@ -85,7 +85,9 @@ def _environment(stage: Stage | None, response: int, last: bool) -> Environment 
     return Environment(stage.duration_s, response, stage.n_calls, stage.kind, stage.quality)
 
 
-def _meta(calls: list[Call], turns: list[Turn], importer: Importer, count: TokenCounter) -> dict[str, object]:
+def _meta(
+    sample: Sample, calls: list[Call], turns: list[Turn], importer: Importer, count: TokenCounter
+) -> dict[str, object]:
     usage = sum(call.output_tokens is not None for call in calls)
     tokens = f"exact: {importer.tokens}"
     if usage < len(calls):
@@ -93,8 +95,8 @@ def _meta(calls: list[Call], turns: list[Turn], importer: Importer, count: Token
         tokens = f"{count.quality}: {missing}{count.how}"
     meta: dict[str, object] = {"imported_from": importer.name, "tokens": tokens}
     timed = any(turn.infer_s is not None for turn in turns)
-    meta["inference"] = importer.inference if timed else "absent"
+    meta["inference"] = (sample.inference or importer.inference) if timed else "absent"
     stages = [turn.env for turn in turns if turn.env is not None and turn.env.n_calls]
     measured = any(stage.duration_s is not None for stage in stages)
-    meta["env_duration"] = importer.environment if measured else "absent"
+    meta["env_duration"] = (sample.environment or importer.environment) if measured else "absent"
     return meta

@@ -58,6 +58,10 @@ class Sample:
     model: str | None = None
     anomalies: list[str] = field(default_factory=list)
     """What was left out because a clock cannot have been right, one clause each."""
+    inference: str | None = None
+    """What its inference times are, where that differs from what the format has in general."""
+    environment: str | None = None
+    """The same of its environment durations."""
 
 
 @dataclass(frozen=True, slots=True)
