@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coresched_miniswe.trajectory import trajectory
+from coresched_miniswe.trajectories import trajectory
 
 if TYPE_CHECKING:
     from coresched_miniswe.environment import GatedEnvironment

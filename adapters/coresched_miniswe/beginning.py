@@ -7,7 +7,7 @@ from typing import Any
 
 from coresched.client.gate import Gate, process_gate
 from coresched_miniswe.runner import Task, threads_of_pool
-from coresched_miniswe.trajectory import Trajectory, logger, random_name
+from coresched_miniswe.trajectories import Trajectory, logger, random_name
 
 _lock = threading.Lock()
 _told: set[str] = set()

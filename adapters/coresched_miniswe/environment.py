@@ -15,8 +15,8 @@ from coresched.errors import InputError
 from coresched_miniswe.beginning import begin, gate_or_warning, merged_info
 from coresched_miniswe.inner import class_name, inner_of, subclass
 from coresched_miniswe.runner import Task, task_of_runner
-from coresched_miniswe.trajectory import Trajectory, current_trajectory
-from coresched_miniswe.trajectory import trajectory as one_trajectory
+from coresched_miniswe.trajectories import Trajectory, current_trajectory
+from coresched_miniswe.trajectories import trajectory as one_trajectory
 
 # The classes to which `mini-extra swebench` gives the instance's image, as it writes it for each.
 _IMAGES = {

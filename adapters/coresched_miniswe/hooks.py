@@ -17,7 +17,7 @@ from coresched_miniswe.beginning import begin, gate_or_warning, instance_ended
 from coresched_miniswe.environment import GatedEnvironment
 from coresched_miniswe.model import GatedModel
 from coresched_miniswe.runner import task_of_runner
-from coresched_miniswe.trajectory import current_trajectory, entered
+from coresched_miniswe.trajectories import current_trajectory, entered
 
 _HOOKED = "_coresched_hooked"
 

@@ -14,8 +14,8 @@ from coresched.errors import InputError
 from coresched_miniswe.beginning import gate_or_warning, merged_info, warn_once
 from coresched_miniswe.inner import class_name, inner_of, subclass
 from coresched_miniswe.sending import call_arguments, sends_headers, usage_of
-from coresched_miniswe.trajectory import Trajectory, current_trajectory
-from coresched_miniswe.trajectory import trajectory as one_trajectory
+from coresched_miniswe.trajectories import Trajectory, current_trajectory
+from coresched_miniswe.trajectories import trajectory as one_trajectory
 
 
 class GatedModel:
@@ -88,8 +88,7 @@ class GatedModel:
             response = inner._query(messages, **options)
             self._inference_s = time.monotonic() - started
             self._failed_at = ()
-            if record := getattr(turn, "usage", None):
-                record(**usage_of(response))
+            _record_usage(turn, response)
         return response
 
     def serialize(self) -> dict[str, Any]:
@@ -98,6 +97,16 @@ class GatedModel:
         chosen = {"info": {"config": {"model": {"inner_class": self._inner_class}}}}
         merged: dict[str, Any] = recursive_merge(inner.serialize(), chosen, merged_info(self._trajectory))
         return merged
+
+
+def _record_usage(turn: Any, response: Any) -> None:
+    """For the batch's recording. Counts that cannot be are left out: they are no reason to ask again."""
+    usage = usage_of(response)
+    if usage is not None and hasattr(turn, "usage"):
+        try:
+            turn.usage(**usage)
+        except ValueError as error:
+            warn_once(f"the model's usage is not recorded: {error}")
 
 
 @functools.cache

@@ -43,23 +43,26 @@ def address(worker: str, api_base: str | None) -> str:
     return worker.rstrip("/") + path.rstrip("/")
 
 
-def usage_of(response: Any) -> dict[str, int]:
-    """`prompt_tokens`, `cached_tokens` and `output_tokens`, as far as the answer has them.
+def usage_of(response: Any) -> dict[str, int | None] | None:
+    """`prompt_tokens`, `cached_tokens` (None where it is not said) and `output_tokens`; None without usage.
 
     Chat completions and the responses API name them differently.
     """
     usage = _field(response, "usage")
+    prompt = _count(usage, "prompt_tokens", "input_tokens")
+    output = _count(usage, "completion_tokens", "output_tokens")
+    if prompt is None or output is None:
+        return None
     details = _field(usage, "prompt_tokens_details") or _field(usage, "input_tokens_details")
-    found = {
-        "prompt_tokens": _first(usage, "prompt_tokens", "input_tokens"),
-        "cached_tokens": _first(details, "cached_tokens"),
-        "output_tokens": _first(usage, "completion_tokens", "output_tokens"),
+    return {
+        "prompt_tokens": prompt,
+        "cached_tokens": _count(details, "cached_tokens"),
+        "output_tokens": output,
     }
-    return {name: tokens for name, tokens in found.items() if isinstance(tokens, int)}
 
 
-def _first(holder: Any, *names: str) -> Any:
-    return next((found for name in names if (found := _field(holder, name)) is not None), None)
+def _count(holder: Any, *names: str) -> int | None:
+    return next((found for name in names if isinstance(found := _field(holder, name), int)), None)
 
 
 def _field(holder: Any, name: str) -> Any:

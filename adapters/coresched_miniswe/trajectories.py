@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -88,10 +88,14 @@ class Trajectory:
 
     @contextmanager
     def turn(self, exclude: tuple[str, ...] = ()) -> Iterator[Turn]:
-        """One attempt at a model call."""
+        """One attempt at a model call, at none of the workers `exclude` if there are others."""
         with self._lock:
             self._close_stage(None)
-        with self._sample.inference(exclude) as turn:
+        with ExitStack() as stack:
+            try:
+                turn = stack.enter_context(self._sample.inference(exclude))
+            except LookupError:  # there are no other workers
+                turn = stack.enter_context(self._sample.inference())
             yield turn
 
     def expect_commands(self, count: int) -> None:
