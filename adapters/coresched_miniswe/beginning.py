@@ -31,8 +31,7 @@ def begin(gate: Gate, task: Task, name: str | None = None) -> Trajectory:
     if threads is not None and threads < gate.sample_concurrency:
         warn_once(
             f"the runner has {threads} threads (-w {threads}), below the sample concurrency of "
-            f"{gate.sample_concurrency}: no more than {threads} samples run at once; "
-            f"run it with -w {gate.sample_concurrency}"
+            f"{gate.sample_concurrency}: of this process no more than {threads} samples run at once; raise -w"
         )
     trajectory = Trajectory(gate, name or task.instance_id or random_name())
     if task.ends and task.instance_id is not None:

@@ -81,7 +81,7 @@ class GatedEnvironment:
         if trajectory is not None:
             command = None
             try:
-                with trajectory.command(harmless=InterruptAgentFlow) as command:
+                with trajectory.command(action, harmless=InterruptAgentFlow) as command:
                     output = inner.execute(action, *args, **options)
             except InterruptAgentFlow as error:  # such as the task's submission
                 if error.messages and command is not None:

@@ -24,8 +24,8 @@ class GatedModel:
     The other options are that class's own. Each attempt at a call is a turn of the trajectory: it carries the
     label, goes to the worker of the turn where the gate has workers, and is timed without the back-off
     between attempts. Classes that do not send through litellm take no headers: their turns are only timed.
-    Raises InputError for such a class on a gate with workers, and what mini-swe-agent raises for a class that
-    it does not know or options that the class does not take.
+    Raises what mini-swe-agent raises for a class that it does not know or options that the class does not
+    take; a call raises InputError where such a class is to be routed.
     """
 
     def __new__(cls, *, inner_class: str | type = "litellm", **config: Any) -> GatedModel:
@@ -65,7 +65,7 @@ class GatedModel:
                 message = inner.query(messages, **options)
             self._inference_s = time.monotonic() - started
         extra = message.get("extra", {})
-        running.expect_commands(len(extra.get("actions", ())))
+        running.expect_commands(extra.get("actions", ()))
         return {**message, "extra": {**extra, "coresched": {"inference_s": self._inference_s}}}
 
     def _query(self, messages: Any, **options: Any) -> Any:

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Trajectory:
         self._lock = threading.RLock()
         self._stage: Stage | None = None
         self._running = 0  # commands of the open stage
-        self._expected = 0  # commands of the reply that did not start yet
+        self._expected: list[Any] = []  # actions of the reply that did not start yet
         self._resident: Any = None
         self._over = False
         self._sample = _admitted(gate, name)
@@ -98,16 +98,18 @@ class Trajectory:
                 turn = stack.enter_context(self._sample.inference())
             yield turn
 
-    def expect_commands(self, count: int) -> None:
-        """The model asked for so many commands: they are one stage, and hold its slot until the last ends."""
-        self._expected = count
+    def expect_commands(self, actions: Iterable[Any]) -> None:
+        """What the model asked for: one stage, which holds its slot until the last of them ends."""
+        self._expected = list(actions)
 
     @contextmanager
-    def command(self, harmless: type[BaseException] | tuple[()] = ()) -> Iterator[Command]:
+    def command(
+        self, action: Any = None, harmless: type[BaseException] | tuple[()] = ()
+    ) -> Iterator[Command]:
         """One command, in the stage that is open or in one of its own. Its clock starts with the slot.
 
-        One that raises ends the stage, as the agent leaves out the commands behind it; the stage has failed
-        unless that was `harmless`.
+        An `action` that is none of those expected is a stage of its own. One that raises ends the stage, as
+        the agent leaves out those behind it; the stage has failed unless that was `harmless`.
         """
         with self._lock:  # commands in parallel wait for the same slot
             if self._stage is None:
@@ -120,20 +122,24 @@ class Trajectory:
             else:
                 command = Command(0.0)
             self._running += 1
-            self._expected -= 1
+            places = [place for place, one in enumerate(self._expected) if one is action]
+            if places:
+                del self._expected[places[0]]
+            else:
+                self._expected = []
         failure: type[BaseException] | None = None
         started = time.monotonic()
         try:
             yield command
         except BaseException as error:
-            self._expected = 0  # the agent does not go on with this reply
+            self._expected = []
             failure = None if isinstance(error, harmless) else type(error)
             raise
         finally:
             command.execution_s = time.monotonic() - started
             with self._lock:
                 self._running -= 1
-                if self._running == 0 and self._expected <= 0:
+                if self._running == 0 and not self._expected:
                     self._close_stage(failure)
 
     def _close_stage(self, failure: type[BaseException] | None) -> None:

@@ -32,8 +32,9 @@ def test_the_commands_of_one_reply_keep_the_slot(gate: Gate) -> None:
     running, other = Trajectory(gate, "a"), Trajectory(gate, "b")
     with running.turn():
         pass
-    running.expect_commands(2)
-    with running.command() as first:
+    one, two = {"command": "ls"}, {"command": "ls"}
+    running.expect_commands([one, two])
+    with running.command(one) as first:
         pass
     assert state(gate, "a") == "environment"  # held for the second command
 
@@ -43,7 +44,7 @@ def test_the_commands_of_one_reply_keep_the_slot(gate: Gate) -> None:
 
     waiting = threading.Thread(target=run_another)
     waiting.start()
-    with running.command() as second:
+    with running.command(two) as second:
         while state(gate, "b") != "queued":
             time.sleep(0.001)
         time.sleep(0.05)
@@ -59,12 +60,13 @@ def test_the_commands_of_one_reply_keep_the_slot(gate: Gate) -> None:
 
 def test_a_command_that_raises_ends_the_stage(gate: Gate) -> None:
     running = Trajectory(gate, "a")
-    running.expect_commands(3)
-    with pytest.raises(RuntimeError), running.command():
+    actions = [{}, {}]
+    running.expect_commands(actions)
+    with pytest.raises(RuntimeError), running.command(actions[0]):
         raise RuntimeError
     assert state(gate, "a") == "admitted"
-    running.expect_commands(2)
-    with pytest.raises(KeyError), running.command(harmless=KeyError):
+    running.expect_commands(actions)
+    with pytest.raises(KeyError), running.command(actions[0], harmless=KeyError):
         raise KeyError
     running.end()
     # Only the second counts as a stage that ended well.
@@ -73,8 +75,9 @@ def test_a_command_that_raises_ends_the_stage(gate: Gate) -> None:
 
 def test_a_reply_whose_commands_do_not_all_run_gives_the_slot_back_at_the_next_turn(gate: Gate) -> None:
     running = Trajectory(gate, "a")
-    running.expect_commands(2)
-    with running.command():
+    actions = [{}, {}]
+    running.expect_commands(actions)
+    with running.command(actions[0]):
         pass
     with running.turn() as turn:
         assert state(gate, "a") == "inference"
@@ -82,18 +85,27 @@ def test_a_reply_whose_commands_do_not_all_run_gives_the_slot_back_at_the_next_t
     running.end()
 
 
+def test_a_command_that_the_model_did_not_ask_for_holds_no_slot_behind_it(gate: Gate) -> None:
+    running = Trajectory(gate, "a")
+    running.expect_commands([{"command": "ls"}])
+    with running.command({"command": "ls"}):  # a person's, who rejected the model's
+        pass
+    assert state(gate, "a") == "admitted"
+    running.end()
+
+
 def test_commands_side_by_side_share_one_slot(gate: Gate) -> None:
     running = Trajectory(gate, "a")
     together = threading.Barrier(3)
 
-    def command() -> None:
-        with running.command():
+    def command(action: object) -> None:
+        with running.command(action):
             together.wait(20)
 
-    running.expect_commands(3)
+    actions = [{}, {}, {}]
+    running.expect_commands(actions)
     with ThreadPoolExecutor(3) as pool:
-        for done in [pool.submit(command) for _ in range(3)]:
-            done.result()
+        list(pool.map(command, actions))
     assert running.info()["environment_stages"] == 1
     running.end()
 
@@ -178,8 +190,8 @@ def test_what_a_runner_ends_and_too_few_threads_are_told_of_once(
     with ThreadPoolExecutor(1) as pool:
         begun = [pool.submit(begin, gate, Task(name, ends=True)).result() for name in ("x", "y")]
     assert [record.getMessage() for record in caplog.records] == [
-        "the runner has 1 threads (-w 1), below the sample concurrency of 2: no more than 1 samples run at "
-        "once; run it with -w 2"
+        "the runner has 1 threads (-w 1), below the sample concurrency of 2: of this process no more than 1 "
+        "samples run at once; raise -w"
     ]
     begun[1].failure = RuntimeError
     for name in ("x", "y", "never begun"):
