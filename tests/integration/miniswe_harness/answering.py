@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,16 +29,16 @@ _ANSWER = {
 
 @dataclass
 class Attempts:
-    """`refused` is the label that is refused for good. `seen` has label and port of each request."""
+    """`refused` is the label that is refused for good. `seen` has label, port and time of each request."""
 
     refused: str
-    seen: list[tuple[str | None, int]] = field(default_factory=list)
+    seen: list[tuple[str | None, int, float]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, label: str | None, port: int) -> tuple[int, dict[str, Any]]:
         with self.lock:
-            first = label not in [before for before, _ in self.seen]
-            self.seen.append((label, port))
+            first = label not in [before for before, _, _ in self.seen]
+            self.seen.append((label, port, time.time()))
         if label == self.refused or first:
             return (400 if label == self.refused else 503), {"error": {"message": "not now", "type": "none"}}
         return 200, _ANSWER

@@ -21,7 +21,7 @@ class Run:
     folder: Path
     process: subprocess.Popen[str]
 
-    def finish(self, timeout_s: float = 120) -> str:
+    def finish(self, timeout_s: float = 300) -> str:
         """What it printed. Fails where it did not end well."""
         try:
             printed, _ = self.process.communicate(timeout=timeout_s)

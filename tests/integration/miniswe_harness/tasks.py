@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-TIMEOUT_S = 2
+TIMEOUT_S = 3
 """Of a command, by mini-swe-agent's own setting."""
 
 _TOOL = """\
