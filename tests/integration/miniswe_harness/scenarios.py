@@ -9,13 +9,17 @@ from __future__ import annotations
 import gc
 import json
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import coresched_miniswe
+from containers import run_in_containers
+from minisweagent import Environment
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments import get_environment
 from minisweagent.environments.local import LocalEnvironment
@@ -27,7 +31,7 @@ from coresched.client.gate import process_gate
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo patch"
 
 
-class Sandbox:
+class Sandbox(Environment):
     """An environment of one's own: no `LocalEnvironment`, so that it starts something, which may fail."""
 
     def __init__(self, fails: bool = False, **config: Any) -> None:
@@ -191,6 +195,11 @@ def agent_inside_an_agent() -> dict[str, Any]:
     return {"status": status, "samples": after - before, "stages": running.save(None)["info"]["coresched"]}
 
 
+def containers_of_the_runner() -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        return run_in_containers(Path(folder), ["a__1", "a__broken", "a__2", "a__3"], threads=3)
+
+
 SCENARIOS: list[Callable[[], dict[str, Any]]] = [
     waits_longer_than_its_timeout_and_limit,
     two_commands_in_one_stage,
@@ -201,6 +210,7 @@ SCENARIOS: list[Callable[[], dict[str, Any]]] = [
     commands_outside_of_a_run,
     agent_of_another_kind,
     agent_inside_an_agent,
+    containers_of_the_runner,
 ]
 
 if __name__ == "__main__":

@@ -85,3 +85,15 @@ def test_an_agent_inside_an_agent_shares_its_trajectory(facts: Any) -> None:
     found = facts["agent_inside_an_agent"]
     assert (found["status"], found["samples"]) == ("Submitted", 1)
     assert found["stages"]["environment_stages"] == 3
+
+
+def test_the_runner_s_containers_have_their_images_and_labels(facts: Any) -> None:
+    found = facts["containers_of_the_runner"]
+    images = {f"docker.io/swebench/sweb.eval.x86_64.a_1776_{number}:latest": 1 for number in (1, 2, 3)}
+    assert found["started"] == images
+    assert sorted(found["statuses"]["Submitted"]) == ["a__1", "a__2", "a__3"]
+    assert found["statuses"]["CalledProcessError"] == ["a__broken"]
+    for number in (1, 2, 3):
+        told = found["infos"][f"a__{number}"]["coresched"]
+        assert told["label"] == f"a__{number}"
+        assert told["environment_stages"] == 3  # the start-up command, the model's, and the submission
