@@ -54,6 +54,7 @@ def test_the_wheel_is_complete_installs_and_runs(sdist: Path, tmp_path: Path) ->
     assert packages == {
         "coresched",
         "coresched_engine",
+        "coresched_miniswe",
         "coresched_sglang",
         "coresched_simdevice",
         "coresched_vllm",
