@@ -11,6 +11,7 @@ from coresched_miniswe.trajectories import Trajectory, logger, random_name
 
 _lock = threading.Lock()
 _told: set[str] = set()
+_pool_seen = threading.Event()
 _by_instance: dict[str, Trajectory] = {}  # those whose end a runner will tell
 
 
@@ -27,17 +28,25 @@ def gate_or_warning() -> Gate | None:
 
 def begin(gate: Gate, task: Task, name: str | None = None) -> Trajectory:
     """An admitted trajectory, under `name`, the runner's task or a random name."""
+    _warn_of_few_threads(gate)
+    trajectory = Trajectory(gate, name or task.instance_id or random_name())
+    if task.ends and task.instance_id is not None:
+        trajectory.ended_by_runner = True
+        _by_instance[task.instance_id] = trajectory
+    return trajectory
+
+
+def _warn_of_few_threads(gate: Gate) -> None:
+    """Looked at once: reading the frame of a pool's thread keeps that thread's task alive on older Pythons."""
+    if _pool_seen.is_set():
+        return
+    _pool_seen.set()
     threads = threads_of_pool()
     if threads is not None and threads < gate.sample_concurrency:
         warn_once(
             f"the runner has {threads} threads (-w {threads}), below the sample concurrency of "
             f"{gate.sample_concurrency}: of this process no more than {threads} samples run at once; raise -w"
         )
-    trajectory = Trajectory(gate, name or task.instance_id or random_name())
-    if task.ends and task.instance_id is not None:
-        trajectory.ended_by_runner = True
-        _by_instance[task.instance_id] = trajectory
-    return trajectory
 
 
 def instance_ended(instance_id: str) -> None:

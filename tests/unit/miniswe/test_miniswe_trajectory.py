@@ -13,6 +13,7 @@ from coresched_miniswe.beginning import begin, instance_ended
 from coresched_miniswe.runner import Task, task_of_runner
 from coresched_miniswe.trajectories import Trajectory, trajectory
 
+from coresched.client.errors import SampleEndedError, SampleTakenError
 from coresched.client.gate import Gate
 from coresched.client.gate.blocks import Sample
 
@@ -134,6 +135,23 @@ def test_an_id_that_was_used_gets_a_number(gate: Gate) -> None:
         Trajectory(gate, "é")
 
 
+@pytest.mark.parametrize("error", [SampleEndedError("a", "finished"), SampleTakenError("a")])
+def test_an_id_that_another_process_had_gets_a_number(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    entered = Sample.__enter__
+
+    def enter(sample: Sample) -> Sample:
+        if sample.id == "a":
+            raise error
+        return entered(sample)
+
+    monkeypatch.setattr(Sample, "__enter__", enter)
+    running = Trajectory(gate, "a")
+    assert running.label == "a#2"
+    running.end()
+
+
 def test_a_worker_that_is_all_there_is_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coresched_miniswe.trajectories._labels", set())
     with Gate(sample_concurrency=1, workers=["http://one"]) as gate:
@@ -187,6 +205,7 @@ def test_what_a_runner_ends_and_too_few_threads_are_told_of_once(
     gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(beginning, "_told", set())
+    monkeypatch.setattr(beginning, "_pool_seen", threading.Event())
     with ThreadPoolExecutor(1) as pool:
         begun = [pool.submit(begin, gate, Task(name, ends=True)).result() for name in ("x", "y")]
     assert [record.getMessage() for record in caplog.records] == [
