@@ -37,7 +37,7 @@ def begin(gate: Gate, task: Task, name: str | None = None) -> Trajectory:
 
 
 def _warn_of_few_threads(gate: Gate) -> None:
-    """Looked at once: reading the frame of a pool's thread keeps that thread's task alive on older Pythons."""
+    """Looked at once: reading the frame of a pool's thread keeps its task alive on older Pythons."""
     if _pool_seen.is_set():
         return
     _pool_seen.set()
