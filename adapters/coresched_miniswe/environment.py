@@ -32,9 +32,9 @@ class GatedEnvironment:
 
     The other options are that class's own. Commands wait for an environment slot, and their `timeout` counts
     from its grant. All commands of one reply are one stage if the model is a `GatedModel`, else each is.
-    An environment that starts something (any but "local") is admitted, and waits for a resident slot where
-    the gate has some, before it starts. Raises InputError without `inner_class`, and what mini-swe-agent
-    raises for a class that it does not know or options that the class does not take.
+    An environment that starts something (any but "local") is admitted before that, waits for a resident slot
+    where the gate has some, and starts in an environment slot. Raises InputError without `inner_class`, and
+    what mini-swe-agent raises for a class that it does not know or options that the class does not take.
     """
 
     def __new__(cls, *, inner_class: str | type | None = None, **config: Any) -> GatedEnvironment:
@@ -56,9 +56,12 @@ class GatedEnvironment:
         inner: Any = super()
         try:
             held = self.open_trajectory()
-            if gate is not None and starts_something and held is not None:
+            if held is not None and starts_something:
                 held.keep_resident()
-            inner.__init__(**config)
+                with held.command():  # to start it is work for the same machines
+                    inner.__init__(**config)
+            else:
+                inner.__init__(**config)
         except BaseException as error:
             if self._trajectory is not None:
                 self._trajectory.end(type(error))

@@ -59,9 +59,8 @@ class Sample:
     anomalies: list[str] = field(default_factory=list)
     """What was left out because a clock cannot have been right, one clause each."""
     inference: str | None = None
-    """What its inference times are, where that differs from what the format has in general."""
+    """What its inference times are, where that is not what its format says; the same of durations."""
     environment: str | None = None
-    """The same of its environment durations."""
 
 
 @dataclass(frozen=True, slots=True)

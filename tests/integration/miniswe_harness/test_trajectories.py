@@ -96,4 +96,4 @@ def test_the_runner_s_containers_have_their_images_and_labels(facts: Any) -> Non
     for number in (1, 2, 3):
         told = found["infos"][f"a__{number}"]["coresched"]
         assert told["label"] == f"a__{number}"
-        assert told["environment_stages"] == 3  # the start-up command, the model's, and the submission
+        assert told["environment_stages"] == 4  # start, start-up command, the model's command, submission
