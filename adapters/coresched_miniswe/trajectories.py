@@ -51,6 +51,7 @@ class Trajectory:
         self.ended_by_runner = False
         self.failure: type[BaseException] | None = None
         """What its run raised, if it did."""
+        self.resident_wait_s = 0.0
         self.environment_stages = 0
         self._lock = threading.RLock()
         self._stage: Stage | None = None
@@ -73,7 +74,8 @@ class Trajectory:
             started = time.monotonic()
             resident.__enter__()
             self._resident = resident
-            self.waited(time.monotonic() - started)
+            self.resident_wait_s = time.monotonic() - started
+            self.waited(self.resident_wait_s)
 
     def run_by(self, agent: Any, waited: bool) -> None:
         """From now on `agent` runs it; `waited` tells whether its clock went during the admission."""
@@ -171,6 +173,7 @@ class Trajectory:
         return {
             "label": self.label,
             "admission_wait_s": self._sample.admission_wait_s,
+            "resident_wait_s": self.resident_wait_s,
             "environment_queue_s": self._sample.environment_queue_s,
             "environment_stages": self.environment_stages,
         }
