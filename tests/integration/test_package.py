@@ -55,6 +55,7 @@ def test_the_wheel_is_complete_installs_and_runs(sdist: Path, tmp_path: Path) ->
         "coresched",
         "coresched_engine",
         "coresched_inspect",
+        "coresched_miniswe",
         "coresched_sglang",
         "coresched_simdevice",
         "coresched_vllm",

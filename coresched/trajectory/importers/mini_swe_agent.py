@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from coresched.trajectory.importers.clock import gap, instant
+from coresched.trajectory.importers.clock import duration, gap, instant
 from coresched.trajectory.importers.document import Document, Head, convert
 from coresched.trajectory.importers.recording import Call, Malformed, Sample, Skipped, Stage
 from coresched.trajectory.importers.tokens import TokenCounter
@@ -17,11 +17,19 @@ class _Response(msgspec.Struct):
     usage: Usage | None = None
 
 
+class _Gated(msgspec.Struct):
+    """What `coresched_miniswe` measured: a reply has the attempt that was answered, a command its job."""
+
+    inference_s: float | None = None
+    environment_s: float | None = None
+
+
 class _Extra(msgspec.Struct):
     response: Any = None
     """The API's answer; a text where it could not be written as JSON."""
     timestamp: float | None = None
     actions: list[Any] | None = None
+    coresched: _Gated | None = None
 
 
 class _Message(msgspec.Struct):
@@ -44,7 +52,9 @@ class _Trajectory(msgspec.Struct):
 class MiniSweAgent:
     """Version 2 stamps each reply and each observation; version 1 stamps nothing.
 
-    A reply that could not be parsed stands in the answer the harness gave to it, and is a model call too.
+    A reply that could not be parsed stands in the answer the harness gave to it, and is a model call too. In
+    a run under `coresched_miniswe` the time stamps have waits for slots between them, and the measured times,
+    which have not, stand beside them.
     """
 
     name = "mini-swe-agent"
@@ -84,6 +94,9 @@ def _sample(name: str, where: str, messages: list[_Message], count: TokenCounter
                     response.usage.fill(call)
             # The first call's start is not recorded: the prompt before it has no time stamp.
             call.infer_s = None if refused else gap(observed, stamp, f"{place} (reply)", sample.anomalies)
+            if extra.coresched is not None and extra.coresched.inference_s is not None:
+                call.infer_s = duration(extra.coresched.inference_s, f"{place} (reply)", sample.anomalies)
+                sample.inference = "exact, of the attempt that was answered"
             replied, observed = None if refused else stamp, None
             sample.calls.append(call)
             added = text if refused else 0
@@ -94,13 +107,27 @@ def _sample(name: str, where: str, messages: list[_Message], count: TokenCounter
                 call.stage = Stage(n_calls=calls, kind="bash") if calls else None
             continue
         added += text
+        if extra.coresched is not None and extra.coresched.environment_s is not None:
+            if call is not None and call.stage is not None:
+                _add_command(call.stage, extra.coresched.environment_s, place, sample)
+            observed = stamp
+            continue
         if message.role == "exit" or stamp is None:
             continue
         observed = stamp
-        if call is not None and call.stage is not None:
+        if call is not None and call.stage is not None and call.stage.quality != "exact":
             call.stage.duration_s = gap(replied, stamp, f"{place} (observation)", sample.anomalies)
             call.stage.quality = "absent" if call.stage.duration_s is None else "derived"
     return sample
+
+
+def _add_command(stage: Stage, seconds: float, place: str, sample: Sample) -> None:
+    """The commands of a stage run one after the other."""
+    measured = duration(seconds, f"{place} (command)", sample.anomalies)
+    if measured is not None:
+        before = stage.duration_s if stage.quality == "exact" else None
+        stage.duration_s, stage.quality = round((before or 0.0) + measured, 6), "exact"
+        sample.environment = "exact, without the wait for a slot"
 
 
 def _response(message: _Message, extra: _Extra, place: str) -> _Response | None:

@@ -1,5 +1,6 @@
 """Each importer on a small file of its format: exact numbers."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,22 @@ def test_mini_swe_agent_as_recorded_by_it() -> None:
     # The two commands slept for 0.2 and 0.4 s, one after the other; the third for 0.3 s.
     assert stages(found) == [(0.75632, 2, "bash", "derived"), (0.325654, 1, "bash", "derived"), None]
     assert inference(found) == [None, 0.597851, 0.208958]
+
+
+def test_a_gated_run_of_mini_swe_agent_has_no_queue_wait_in_its_stages(tmp_path: Path) -> None:
+    document = copy.deepcopy(DOCUMENTS["mini-swe-agent"])
+    replies = [one for one in document["messages"] if one["role"] == "assistant"]
+    for reply in replies:
+        reply["extra"]["coresched"] = {"inference_s": 0.7}
+    first, second, third = (one for one in document["messages"] if one["role"] == "tool")
+    first["extra"]["coresched"] = {"environment_queue_s": 1.1, "environment_s": 0.25}
+    second["extra"]["coresched"] = {"environment_queue_s": 0.0, "environment_s": 0.125}
+    third["extra"]["coresched"] = {"environment_queue_s": 0.05, "environment_s": 0.2}
+    (found,) = imported(tmp_path, document)
+    assert stages(found)[:2] == [(0.375, 2, "bash", "exact"), (0.2, 1, "bash", "exact")]
+    assert inference(found) == [0.7, 0.7, None, 0.7]
+    assert found.meta["env_duration"] == "exact, without the wait for a slot"
+    assert found.meta["inference"] == "exact, of the attempt that was answered"
 
 
 def test_version_1_of_mini_swe_agent_has_no_time_stamps(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""The benchmark runner with a model that fails, and interrupted."""
+
+import signal
+import time
+from pathlib import Path
+
+from integration.miniswe_harness.answering import Attempts, answering
+from integration.miniswe_harness.runs import start_run
+from integration.miniswe_harness.tasks import write_configuration, write_tasks
+from process_table import descendants, wait_until_gone
+from served import served
+
+from coresched.cli.main import main
+
+ONE_SAMPLE = {"CORESCHED_SAMPLE_CONCURRENCY": "1", "CORESCHED_ENVIRONMENT_CONCURRENCY": "1"}
+
+
+def test_each_attempt_at_a_failing_model_is_a_turn_and_the_slot_comes_back(
+    harness_python: Path, tmp_path: Path
+) -> None:
+    write_tasks(tmp_path, 2, command_s=0.1)
+    attempts = Attempts(refused="task__0")
+    with answering(attempts) as urls:
+        write_configuration(tmp_path / "run", "http://workers")
+        two_attempts = {"MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "2"}
+        workers = {"CORESCHED_WORKERS": ",".join(urls)}
+        run = start_run(
+            harness_python, tmp_path, tmp_path / "run", 2, **ONE_SAMPLE, **two_attempts, **workers
+        )
+        run.finish()
+    # litellm tries nothing again by itself, and the second attempt goes to the other worker.
+    ports = {label: [port for one, port, _ in attempts.seen if one == label] for label, _, _ in attempts.seen}
+    assert sorted(ports) == ["task__0", "task__1"]
+    assert all(len(seen) == len(set(seen)) == 2 for seen in ports.values())
+    trajectories = run.trajectories()
+    statuses = {name: one["info"]["exit_status"] for name, one in trajectories.items()}
+    assert statuses == {"task__0": "BadRequestError", "task__1": "Submitted"}
+    (reply,) = (one for one in trajectories["task__1"]["messages"] if one["role"] == "assistant")
+    began = min(at for label, _, at in attempts.seen if label == "task__1")
+    waited = reply["extra"]["timestamp"] - began - reply["extra"]["coresched"]["inference_s"]
+    assert waited > 3.9  # mini-swe-agent's back-off of 4 s is no inference
+
+
+def test_an_interrupted_runner_leaves_nothing_behind(harness_python: Path, tmp_path: Path) -> None:
+    write_tasks(tmp_path, 5, command_s=0.1)
+    outputs = [
+        {"role": "assistant", "content": "", "extra": {"actions": [{"command": command}], "cost": 0.0}}
+        for command in ("bash tool.sh any 2", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo patch")
+    ]
+    write_configuration(
+        tmp_path / "run", "http://none", inner_class="deterministic", model_kwargs={}, outputs=outputs
+    )
+    with served() as (service, _):
+        shared = {"CORESCHED_SERVICE": service, "CORESCHED_BATCH": "interrupted"}
+        limits = {"CORESCHED_SAMPLE_CONCURRENCY": "2", "CORESCHED_ENVIRONMENT_CONCURRENCY": "1"}
+        run = start_run(harness_python, tmp_path, tmp_path / "run", 2, **limits, **shared)
+        until = time.monotonic() + 60
+        while not (tmp_path / "run" / "work" / "tool.log").exists():
+            assert time.monotonic() < until
+            assert run.process.poll() is None
+            time.sleep(0.05)
+        processes = descendants(run.process.pid)
+        run.process.send_signal(signal.SIGINT)
+        assert "Cancelling all pending jobs" in run.finish()
+        wait_until_gone(processes)
+        # What ran goes on to its end, as the runner has it; what waits in its pool does not begin.
+        assert set(run.submissions().values()) == {"patch\n"}
+        assert len(run.submissions()) == 2
+        assert main(["batch", "close", "interrupted", "--service", service]) == 2  # it is there no more
