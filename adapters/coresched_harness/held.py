@@ -1,0 +1,43 @@
+"""Blocks of the gate inside a harness that catches whatever its tasks raise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+Entered = TypeVar("Entered", covariant=True)
+
+
+class Block(Protocol[Entered]):
+    """A block of the gate: a sample, a turn or a stage."""
+
+    def __enter__(self) -> Entered: ...
+
+    def __exit__(self, kind: object, error: object, traceback: object, /) -> None: ...
+
+
+class GateFailure(BaseException):
+    """The gate itself failed: its batch is closed, its service lost, a step out of order.
+
+    No Exception, because harnesses, and their clients' retries, take one of these for the failure of a task
+    or of a request, and would write a result that says so. This one ends the run.
+    """
+
+
+@contextmanager
+def held(block: Block[Entered]) -> Iterator[Entered]:
+    """The block entered; what it raises by itself becomes a GateFailure, what its body raises stays."""
+    try:
+        entered = block.__enter__()
+    except Exception as error:
+        raise GateFailure(str(error)) from error
+    try:
+        yield entered
+    except BaseException as error:
+        block.__exit__(type(error), error, error.__traceback__)
+        raise
+    try:
+        block.__exit__(None, None, None)
+    except Exception as error:
+        raise GateFailure(str(error)) from error

@@ -1,0 +1,99 @@
+"""One run of a harness under the gate, from its environment variables to the line that sums it up."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import signal
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from coresched.client.errors import ServiceError
+from coresched.client.gate import Gate, process_gate
+from coresched.errors import InputError
+
+_VARIABLES = "CORESCHED_SAMPLE_CONCURRENCY nor CORESCHED_SERVICE"
+
+
+def say(text: str) -> None:
+    """One line on standard error, where results are not."""
+    print(f"coresched: {text}", file=sys.stderr, flush=True)
+
+
+def open_gate(harness: str) -> Gate | None:
+    """This process's gate; None, and a line that says so, where the environment asks for none.
+
+    Raises SystemExit where the environment is wrong (2) or the service does not answer (1).
+    """
+    try:
+        gate = process_gate()
+    except (InputError, ServiceError) as error:
+        say(f"error: {error}")
+        raise SystemExit(2 if isinstance(error, InputError) else 1) from None
+    if gate is None:
+        say(f"off: neither {_VARIABLES} is set; this is plain {harness}")
+    return gate
+
+
+def warn_below(gate: Gate, option: str, given: int) -> None:
+    """Say once that the harness's own limit, `given` by `option`, keeps the gate from its C_S."""
+    if given < gate.sample_concurrency:
+        say(
+            f"warning: {option} {given} is below CORESCHED_SAMPLE_CONCURRENCY {gate.sample_concurrency}: "
+            f"no more than {given} samples are ever admitted here; use {option} {gate.sample_concurrency} or more"
+        )
+
+
+class Labels:
+    """Sample ids that are unique per attempt: the task's id; for later attempts of this process, and `#2`, ...
+
+    `shared` is for a batch that other processes have too, or an earlier run had: the ids get a mark of this
+    process.
+    """
+
+    def __init__(self, shared: bool) -> None:
+        self._mark = f"@{secrets.token_hex(3)}" if shared else ""
+        self._attempts: defaultdict[str, itertools.count[int]] = defaultdict(lambda: itertools.count(1))
+        self._lock = threading.Lock()
+
+    def of(self, task: str) -> str:
+        """The id of the task's next attempt."""
+        with self._lock:
+            attempt = next(self._attempts[task])
+        return f"{task}{'' if attempt == 1 else f'#{attempt}'}{self._mark}"
+
+
+@contextmanager
+def closed_by_interrupt(gate: Gate) -> Iterator[None]:
+    """Ctrl-C closes the gate, so that threads which wait for a slot, or take one more step, end.
+
+    A pool of threads waits for all that were begun, which without this would run their tasks to the end.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        threading.Thread(target=gate.close, daemon=True).start()  # which takes locks, as a handler must not
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def sum_up(gate: Gate) -> None:
+    """The line at the end of a run: what the gate saw of it. Of a service's batch each process has its own."""
+    totals = gate.report().totals
+    capacity = gate.environment_concurrency
+    makespan = "none finished" if totals.makespan_s is None else f"makespan {totals.makespan_s:.2f} s"
+    say(
+        f"C_S={gate.sample_concurrency} C_E={'no cap' if capacity is None else capacity}: "
+        f"{totals.finished} samples finished, {totals.withdrawn} withdrawn, {makespan}; "
+        f"{totals.turns} turns ({totals.inference_s:.2f} s), "
+        f"{totals.environment_stages} environment stages ({totals.environment_s:.2f} s, "
+        f"after {totals.environment_queue_s:.2f} s in the queue); admission waits {totals.admission_wait_s:.2f} s"
+    )
