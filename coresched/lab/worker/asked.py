@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import msgspec
 
 from coresched.lab.worker.fields import Fields, shown
+from coresched.lab.worker.messages import read_chat
 from coresched.lab.worker.refusal import RefusedError
 from coresched.lab.worker.replies import LONGEST
 from coresched.lab.worker.requests import LiveRequest, make_request
-from coresched.lab.worker.tokens import ROLES, encode, render_chat
+from coresched.lab.worker.script import Script, ScriptedReply
+from coresched.lab.worker.tokens import encode, render_chat
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Asked:
     """Whether the client gave the reply's length, so that it ends there rather than by itself."""
     token_ids: bool = False
     """Whether a text completion has the ids of the reply's tokens beside their text."""
+    scripted: ScriptedReply | None = None
+    """What the request's reply says; None for words."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +38,19 @@ class Endpoints:
 
     model: str
     largest_request: int
+    script: Script | None = None
 
     def chat(self, body: Fields, label: str | None) -> Asked:
         """POST /v1/chat/completions."""
         self._check_openai(body)
-        messages = [
-            _message(Fields(message, f"messages[{place}]"))
-            for place, message in enumerate(body.items("messages", "a list of at least one message"))
-        ]
+        chat = read_chat(body)
         tools = body.raw("tools")
-        prompt = render_chat(messages, msgspec.json.encode(tools).decode() if tools else "")
+        prompt = render_chat(chat.messages, msgspec.json.encode(tools).decode() if tools else "")
         given = "max_completion_tokens"
         if body.raw(given) is None:
             given = "max_tokens"
-        return self._asked(body, body, "messages", prompt, given, label, message=True)
+        scripted = self.script.reply(chat.task, chat.replies) if self.script else None
+        return self._asked(body, body, "messages", prompt, given, label, scripted, message=True)
 
     def completion(self, body: Fields, label: str | None) -> Asked:
         """POST /v1/completions."""
@@ -59,7 +62,8 @@ class Endpoints:
             return self._asked(
                 body, body, "prompt", array("q", body.token_ids("prompt")), "max_tokens", label
             )
-        return self._asked(body, body, "prompt", encode(prompt), "max_tokens", label)
+        scripted = self._scripted_text(prompt, "prompt")
+        return self._asked(body, body, "prompt", encode(prompt), "max_tokens", label, scripted)
 
     def generate(self, body: Fields, label: str | None) -> Asked:
         """POST /generate, as SGLang has it."""
@@ -70,11 +74,24 @@ class Endpoints:
             raise RefusedError(
                 "text or input_ids must be there, and not both; give one of them", field="text"
             )
+        scripted = None
         if ids is None:
-            field, prompt = "text", encode(body.text("text") or "")
+            text = body.text("text") or ""
+            field, prompt = "text", encode(text)
+            scripted = self._scripted_text(text, "text")
         else:
             field, prompt = "input_ids", array("q", body.token_ids("input_ids"))
-        return self._asked(body, parameters, field, prompt, "max_new_tokens", label)
+        return self._asked(body, parameters, field, prompt, "max_new_tokens", label, scripted)
+
+    def _scripted_text(self, prompt: str, field: str) -> ScriptedReply | None:
+        """The first reply, for a prompt of text does not tell how many there were."""
+        scripted = self.script.reply(prompt, 0) if self.script else None
+        if scripted is not None and scripted.calls:
+            raise RefusedError(
+                f"{field} gets {scripted}, which has tool calls; ask for it at /v1/chat/completions",
+                field=field,
+            )
+        return scripted
 
     def _check_openai(self, body: Fields) -> None:
         model = body.text("model")
@@ -95,6 +112,7 @@ class Endpoints:
         prompt: "array[int]",
         length_field: str,
         label: str | None,
+        scripted: ScriptedReply | None = None,
         *,
         message: bool = False,
     ) -> Asked:
@@ -104,53 +122,43 @@ class Endpoints:
         seed = parameters.integer("seed", -(2**63)) or 0
         stream = body.flag("stream")
         include_usage = body.object("stream_options").flag("include_usage")
-        longest = LONGEST if length is None else length
+        reply = None
+        if scripted is not None:
+            reply = scripted.tokens
+            needed, name = len(reply), parameters.name(length_field)
+            if length is not None and length < needed:
+                raise RefusedError(
+                    f"{name} is {length}, but {scripted} has {needed} tokens, and half a reply is none; "
+                    f"give at least {needed}, or no {name}",
+                    field=name,
+                )
+            longest, said = needed, f"{scripted} of {needed}"
+        elif length is not None:
+            longest, said = length, f"{parameters.name(length_field)} {length}"
+        else:
+            longest = LONGEST
+            said = f"a reply of up to {LONGEST} (no {parameters.name(length_field)} was given)"
         if len(prompt) + longest > self.largest_request:
-            reply = (
-                f"a reply of up to {LONGEST} (no {parameters.name(length_field)} was given)"
-                if length is None
-                else f"{parameters.name(length_field)} {length}"
-            )
             raise RefusedError(
-                f"{prompt_field} has {len(prompt)} tokens, and with {reply} it needs more than the "
+                f"{prompt_field} has {len(prompt)} tokens, and with {said} it needs more than the "
                 f"{self.largest_request} tokens that the KV pool holds; shorten one of them",
                 field=prompt_field,
                 code="context_length_exceeded",
             )
         request = make_request(
-            prompt, label=label, output_tokens=length, seed=seed, message=message, streamed=stream
+            prompt,
+            label=label,
+            output_tokens=length,
+            seed=seed,
+            message=message,
+            streamed=stream,
+            reply=reply,
         )
         return Asked(
             request,
             stream,
             include_usage,
-            counted=length is not None,
+            counted=length is not None and scripted is None,
             token_ids=body.flag("return_token_ids"),
+            scripted=scripted,
         )
-
-
-def _message(message: Fields) -> tuple[str, str]:
-    role = message.text("role")
-    if role not in ROLES:
-        message.refuse("role", f"one of {', '.join(ROLES)}")
-    content = message.raw("content")
-    if isinstance(content, list):
-        parts = [Fields(part, f"{message.name('content')}[{place}]") for place, part in enumerate(content)]
-        texts = [_part(part) for part in parts]
-    else:
-        texts = [message.text("content") or ""]
-    calls = message.raw("tool_calls")
-    if calls:
-        texts.append(msgspec.json.encode(calls).decode())
-    elif content is None and role != "assistant":
-        message.refuse("content", "a string or a list of text parts")
-    return role, "".join(texts)
-
-
-def _part(part: Fields) -> str:
-    if part.raw("type") != "text":
-        part.refuse("type", "'text', the only kind of content that this worker takes")
-    text = part.text("text")
-    if text is None:
-        part.refuse("text", "a string")
-    return text

@@ -33,6 +33,13 @@ class Fields:
     def name(self, field: str) -> str:
         return f"{self.where}.{field}" if self.where else field
 
+    def only(self, *fields: str) -> None:
+        """Refuse a field that is none of these."""
+        for field in self._values:
+            if field not in fields:
+                name = self.name(field)
+                raise RefusedError(f"{name} is no field here; use {' and '.join(fields)}", field=name)
+
     def raw(self, field: str) -> Any:
         return self._values.get(field)
 

@@ -1,4 +1,4 @@
-"""What the worker answers: words without meaning, the same for the same prompt and seed."""
+"""What the worker answers without a script: words without meaning, the same for the same prompt and seed."""
 
 from hashlib import blake2b, shake_128
 from itertools import product

@@ -58,11 +58,13 @@ def make_request(
     seed: int = 0,
     message: bool = False,
     streamed: bool = False,
+    reply: Tokens | None = None,
 ) -> LiveRequest:
-    """A request for exactly ``output_tokens``, or for as many as the prompt and the seed give."""
+    """A request for ``reply``, or for exactly ``output_tokens``, or as many as prompt and seed give."""
     digests = PrefixDigests(prompt)
-    length = reply_length(digests.whole, seed) if output_tokens is None else output_tokens
-    reply = reply_tokens(digests.whole, seed, length, message=message)
+    if reply is None:
+        length = reply_length(digests.whole, seed) if output_tokens is None else output_tokens
+        reply = reply_tokens(digests.whole, seed, length, message=message)
     return LiveRequest(prompt, digests, label, reply, streamed)
 
 

@@ -17,6 +17,8 @@ from coresched.lab.worker.engine import LiveEngine
 from coresched.lab.worker.fields import Fields, read_body
 from coresched.lab.worker.metrics import metrics_text
 from coresched.lab.worker.refusal import RefusedError, error_body
+from coresched.lab.worker.request_log import Outcome, RequestLog
+from coresched.lab.worker.script import Script
 from coresched.listen import TcpAddress, UnixAddress
 
 LABEL_HEADER: Final = "x-smg-routing-key"
@@ -30,10 +32,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class WorkerEndpoints:
     """Requests over HTTP to the engine, and its replies back."""
 
-    def __init__(self, engine: LiveEngine, model: str) -> None:
+    def __init__(
+        self, engine: LiveEngine, model: str, script: Script | None, request_log: RequestLog | None
+    ) -> None:
         self._engine = engine
         self._model = model
-        self._endpoints = Endpoints(model, engine.memory.largest_request)
+        self._request_log = request_log
+        self._endpoints = Endpoints(model, engine.memory.largest_request, script)
         self._created = int(time.time())
 
     def application(self) -> web.Application:
@@ -47,16 +52,17 @@ class WorkerEndpoints:
         return app
 
     async def _chat(self, http: web.Request) -> web.StreamResponse:
-        asked = await _asked(http, self._endpoints.chat)
-        return await self._answer(http, asked, OpenAiAnswer(asked, self._model, "chat"))
+        return await self._reply(
+            http, self._endpoints.chat, lambda asked: OpenAiAnswer(asked, self._model, "chat")
+        )
 
     async def _completion(self, http: web.Request) -> web.StreamResponse:
-        asked = await _asked(http, self._endpoints.completion)
-        return await self._answer(http, asked, OpenAiAnswer(asked, self._model, "text"))
+        return await self._reply(
+            http, self._endpoints.completion, lambda asked: OpenAiAnswer(asked, self._model, "text")
+        )
 
     async def _generate(self, http: web.Request) -> web.StreamResponse:
-        asked = await _asked(http, self._endpoints.generate)
-        return await self._answer(http, asked, GenerateAnswer(asked))
+        return await self._reply(http, self._endpoints.generate, GenerateAnswer)
 
     async def _models(self, http: web.Request) -> web.Response:
         model = {
@@ -74,17 +80,39 @@ class WorkerEndpoints:
     async def _metrics(self, http: web.Request) -> web.Response:
         return web.Response(text=metrics_text(self._engine), content_type="text/plain")
 
-    async def _answer(self, http: web.Request, asked: Asked, answer: Answer) -> web.StreamResponse:
+    async def _reply(
+        self,
+        http: web.Request,
+        read: Callable[[Fields, str | None], Asked],
+        answer_of: Callable[[Asked], Answer],
+    ) -> web.StreamResponse:
+        arrived = time.time()
+        label = http.headers.get(LABEL_HEADER)
+        try:
+            asked = await _asked(http, label, read)
+        except (RefusedError, web.HTTPException):
+            if self._request_log is not None:
+                self._request_log.write(http.path, label, arrived, "refused")
+            raise
+        answer = answer_of(asked)
+        stream: web.StreamResponse | None = None
         number = self._engine.submit(asked.request)
         try:
             if asked.stream:
-                return await _stream(http, asked, answer)
+                stream = await _stream(http, asked, answer)
             while not asked.request.done:
                 asked.request.progress.clear()
                 await asked.request.progress.wait()
         finally:
             # Nothing if the reply is done; else the client has left, and this handler was cancelled.
             self._engine.abort(number)
+            if self._request_log is not None:
+                outcome: Outcome = "answered" if asked.request.done else "aborted"
+                self._request_log.write(http.path, label, arrived, outcome, asked)
+        if stream is not None:
+            await stream.write(b"".join(map(_event, answer.closing())) + b"data: [DONE]\n\n")
+            await stream.write_eof()
+            return stream
         return _json(
             answer.whole(),
             headers={
@@ -94,11 +122,10 @@ class WorkerEndpoints:
         )
 
 
-async def _asked(http: web.Request, read: Callable[[Fields, str | None], Asked]) -> Asked:
+async def _asked(http: web.Request, label: str | None, read: Callable[[Fields, str | None], Asked]) -> Asked:
     encoding = http.headers.get("Content-Encoding", "identity")
     if encoding != "identity":
         raise RefusedError(f"Content-Encoding is {encoding[:40]!r}; send the body as it is", status=415)
-    label = http.headers.get(LABEL_HEADER)
     if label is not None:
         try:
             check_label(label, LABEL_HEADER)
@@ -108,6 +135,7 @@ async def _asked(http: web.Request, read: Callable[[Fields, str | None], Asked])
 
 
 async def _stream(http: web.Request, asked: Asked, answer: Answer) -> web.StreamResponse:
+    """Sends the reply's tokens as they come, up to the last."""
     response = web.StreamResponse(
         headers={"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
     )
@@ -121,9 +149,8 @@ async def _stream(http: web.Request, asked: Asked, answer: Answer) -> web.Stream
         produced = request.produced
         chunks = answer.chunk(sent, produced)
         sent = produced
-        await response.write(b"".join(map(_event, chunks)))
-    await response.write(b"".join(map(_event, answer.closing())) + b"data: [DONE]\n\n")
-    await response.write_eof()
+        if chunks:
+            await response.write(b"".join(map(_event, chunks)))
     return response
 
 
@@ -162,6 +189,8 @@ async def serve(
     *,
     grace_s: float,
     announce: Callable[[str], None],
+    script: Script | None = None,
+    request_log: RequestLog | None = None,
 ) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP, then let requests go on for ``grace_s`` seconds.
 
@@ -169,7 +198,7 @@ async def serve(
     open at once. Raises InputError if the address was taken meanwhile.
     """
     runner = web.AppRunner(
-        WorkerEndpoints(engine, model).application(),
+        WorkerEndpoints(engine, model, script, request_log).application(),
         handler_cancellation=True,
         access_log=None,
         shutdown_timeout=grace_s,

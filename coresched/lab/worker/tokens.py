@@ -29,7 +29,18 @@ def encode(text: str) -> "array[int]":
 
 def decode(tokens: Iterable[int]) -> str:
     """The text of tokens that `encode` gave."""
-    return b"".join(token.to_bytes(5, "big").lstrip(b"\0")[1:] for token in tokens).decode()
+    return b"".join(map(_bytes, tokens)).decode()
+
+
+def _bytes(token: int) -> bytes:
+    return token.to_bytes(5, "big").lstrip(b"\0")[1:]
+
+
+def whole_characters(tokens: Tokens, place: int) -> int:
+    """``place``, or the last place before it at which no character is cut in two."""
+    while 0 < place < len(tokens) and _bytes(tokens[place])[0] & 0xC0 == 0x80:
+        place -= 1
+    return place
 
 
 def render_chat(messages: Iterable[tuple[str, str]], tools: str = "") -> "array[int]":

@@ -45,6 +45,11 @@ def asked(endpoint: str, body: Any) -> Asked:
             "messages[0].content[0].type must be 'text', the only kind of content that this worker takes, "
             "got 'image_url'",
         ),
+        (
+            "chat",
+            {"messages": [{"role": "assistant", "tool_calls": {"id": "c"}}]},
+            "messages[0].tool_calls must be a list of calls, got {'id': 'c'}",
+        ),
         ("chat", {"messages": HELLO, "max_tokens": 0}, "max_tokens must be an integer of at least 1, got 0"),
         (
             "chat",
@@ -104,6 +109,6 @@ def test_prompts_are_rendered() -> None:
     assert asked("chat", {"messages": parts}).request.prompt == render_chat([("user", "hello")])
     call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}
     prompt = asked("chat", {"messages": [*HELLO, call]}).request.prompt
-    assert prompt == render_chat([("user", "hello"), ("assistant", '[{"id":"c"}]')])
+    assert prompt == render_chat([("user", "hello"), ("assistant", '\n{"id":"c"}')])
     assert asked("completion", {"prompt": "a b"}).request.prompt == encode("a b")
     assert list(asked("completion", {"prompt": [3, 9]}).request.prompt) == [3, 9]
