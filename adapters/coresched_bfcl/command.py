@@ -6,11 +6,11 @@ import os
 from functools import partial
 from typing import Any
 
-from coresched_bfcl.compatibility import check_harness, load_command_line
 from coresched_harness.held import GateFailure
 from coresched_harness.run import Labels, closed_by_interrupt, open_gate, say, sum_up
 
 from coresched.errors import InputError
+from coresched_bfcl.compatibility import check_harness, load_command_line
 
 
 def main() -> int:
@@ -47,4 +47,5 @@ def generate(plain: Any, args: Any) -> None:
     except GateFailure as failure:
         say(f"error: {failure}; the same command goes on with the test cases that have no result row yet")
         raise SystemExit(1) from None
-    sum_up(gate)
+    finally:
+        sum_up(gate)

@@ -1,4 +1,4 @@
-"""bfcl's run of its test cases with a sample around each, a turn around each request, a stage around tool calls."""
+"""bfcl's test cases with a sample around each, and a stage around the calls of each reply."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bfcl_eval import _llm_response_generation as generation
 from bfcl_eval.constants.eval_config import LOCAL_SERVER_MAX_CONCURRENT_REQUEST
 from bfcl_eval.model_handler import base_handler
 from bfcl_eval.model_handler.local_inference.base_oss_handler import OSSHandler
-from coresched_bfcl.queries import Queries
 from coresched_harness.held import held
 from coresched_harness.run import Labels, warn_below
 
 from coresched.client.gate import Gate, sample_in_scope
+from coresched_bfcl.queries import Queries
 
 
 class _CaseFailed(Exception):
@@ -75,7 +75,7 @@ class Gated:
         return row
 
     def execute_multi_turn_func_call(self, func_call_list: Any, *context: Any, **options: Any) -> Any:
-        """The calls of one reply, which are a stage; with none, as bfcl builds a test case's state, no stage."""
+        """The calls of one reply are a stage; none, by which bfcl builds a test case's state, is not."""
         sample = sample_in_scope()
         if sample is None or not func_call_list:
             return self._execute(func_call_list, *context, **options)

@@ -61,8 +61,8 @@ def _address(request: Any, turn: Turn) -> None:
     worker = type(request.url)(turn.worker)
     if worker.scheme not in ("http", "https") or not worker.host:
         raise GateFailure(
-            f"the batch's worker {turn.worker!r} is no base URL such as 'http://10.0.0.1:30000'; workers must be "
-            "named by their URLs"
+            f"the batch's worker {turn.worker!r} is no base URL such as 'http://10.0.0.1:30000'; name "
+            "workers by their URLs"
         )
     request.url = request.url.copy_with(
         scheme=worker.scheme,

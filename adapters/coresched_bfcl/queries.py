@@ -1,4 +1,4 @@
-"""A handler's model calls as turns: by each HTTP request where its client can be given labels, else by each query."""
+"""A handler's model calls as turns: each HTTP request where its client can be labelled, else each query."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 import openai
-from coresched_bfcl.labelled import LabellingClient
 from coresched_harness.held import GateFailure, held
 from coresched_harness.run import say
 
 from coresched.client.gate import sample_in_scope
 from coresched.errors import InputError
+from coresched_bfcl.labelled import LabellingClient
 
 
 class Queries:
@@ -43,12 +43,12 @@ class Queries:
         name = type(self._handler).__name__
         if os.environ.get("CORESCHED_WORKERS"):
             raise InputError(
-                f"bfcl's {name} sends by other means than an OpenAI client, so its requests cannot be routed; "
+                f"bfcl's {name} sends by other means than an OpenAI client: its requests cannot be routed; "
                 "unset CORESCHED_WORKERS, or choose a model with another handler"
             )
         say(
-            f"warning: bfcl's {name} sends by other means than an OpenAI client: its requests carry no label, and "
-            "a turn is a whole query, retries and their waits included"
+            f"warning: bfcl's {name} sends by other means than an OpenAI client: its requests carry no "
+            "label, and a turn is a whole query, retries and their waits included"
         )
 
     def _query(self, query: Callable[[Any], Any], inference_data: Any) -> Any:

@@ -1,1 +1,1 @@
-"""What the adapters of harnesses with threads have in common: how a run starts, fails, is cut short and reported."""
+"""What adapters of harnesses have in common: how a run begins, fails, is cut short and is summed up."""

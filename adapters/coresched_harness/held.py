@@ -35,9 +35,13 @@ def held(block: Block[Entered]) -> Iterator[Entered]:
     try:
         yield entered
     except BaseException as error:
-        block.__exit__(type(error), error, error.__traceback__)
+        _leave(block, error)
         raise
+    _leave(block, None)
+
+
+def _leave(block: Block[object], raised: BaseException | None) -> None:
     try:
-        block.__exit__(None, None, None)
+        block.__exit__(None if raised is None else type(raised), raised, None)
     except Exception as error:
         raise GateFailure(str(error)) from error

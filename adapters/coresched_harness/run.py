@@ -44,15 +44,15 @@ def warn_below(gate: Gate, option: str, given: int) -> None:
     if given < gate.sample_concurrency:
         say(
             f"warning: {option} {given} is below CORESCHED_SAMPLE_CONCURRENCY {gate.sample_concurrency}: "
-            f"no more than {given} samples are ever admitted here; use {option} {gate.sample_concurrency} or more"
+            f"this process never has more than {given} samples; use {option} {gate.sample_concurrency}"
         )
 
 
 class Labels:
-    """Sample ids that are unique per attempt: the task's id; for later attempts of this process, and `#2`, ...
+    """Sample ids, unique per attempt: the task's id, with `#2` and so on at later attempts of this process.
 
-    `shared` is for a batch that other processes have too, or an earlier run had: the ids get a mark of this
-    process.
+    `shared` is for a batch that other processes have too, or an earlier run had: a mark of this process
+    follows.
     """
 
     def __init__(self, shared: bool) -> None:
@@ -86,7 +86,11 @@ def closed_by_interrupt(gate: Gate) -> Iterator[None]:
 
 
 def sum_up(gate: Gate) -> None:
-    """The line at the end of a run: what the gate saw of it. Of a service's batch each process has its own."""
+    """Leave the batch, and say what it saw; at a service, what all its processes did so far."""
+    try:
+        gate.close()
+    except ServiceError as error:
+        say(f"warning: {error}")
     totals = gate.report().totals
     capacity = gate.environment_concurrency
     makespan = "none finished" if totals.makespan_s is None else f"makespan {totals.makespan_s:.2f} s"
@@ -95,5 +99,6 @@ def sum_up(gate: Gate) -> None:
         f"{totals.finished} samples finished, {totals.withdrawn} withdrawn, {makespan}; "
         f"{totals.turns} turns ({totals.inference_s:.2f} s), "
         f"{totals.environment_stages} environment stages ({totals.environment_s:.2f} s, "
-        f"after {totals.environment_queue_s:.2f} s in the queue); admission waits {totals.admission_wait_s:.2f} s"
+        f"after {totals.environment_queue_s:.2f} s in the queue); "
+        f"admission waits {totals.admission_wait_s:.2f} s"
     )
