@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
-Entered = TypeVar("Entered", covariant=True)
+from coresched.client.gate.blocks import Block
 
-
-class Block(Protocol[Entered]):
-    """A block of the gate: a sample, a turn or a stage."""
-
-    def __enter__(self) -> Entered: ...
-
-    def __exit__(self, kind: object, error: object, traceback: object, /) -> None: ...
+Held = TypeVar("Held", bound=Block[Any])
 
 
 class GateFailure(BaseException):
@@ -26,21 +20,21 @@ class GateFailure(BaseException):
 
 
 @contextmanager
-def held(block: Block[Entered]) -> Iterator[Entered]:
-    """The block entered; what it raises by itself becomes a GateFailure, what its body raises stays."""
+def held(block: Held) -> Iterator[Held]:
+    """The block, entered; what it raises by itself becomes a GateFailure, what its body raises stays."""
     try:
-        entered = block.__enter__()
+        block.__enter__()
     except Exception as error:
         raise GateFailure(str(error)) from error
     try:
-        yield entered
+        yield block
     except BaseException as error:
         _leave(block, error)
         raise
     _leave(block, None)
 
 
-def _leave(block: Block[object], raised: BaseException | None) -> None:
+def _leave(block: Block[Any], raised: BaseException | None) -> None:
     try:
         block.__exit__(None if raised is None else type(raised), raised, None)
     except Exception as error:

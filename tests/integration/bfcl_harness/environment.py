@@ -10,11 +10,11 @@ HERE = Path(__file__).parent
 
 HARNESS_VERSION = "2026.3.23"
 
-# All that bfcl_eval imports from elsewhere. Not bfcl_eval itself: when it is imported it reads where its results go.
+# What bfcl_eval imports from elsewhere. Not bfcl_eval itself, which reads then where its results go.
 _LIBRARIES = (
     "aiohttp, anthropic, bs4, boto3, cohere, datamodel_code_generator.parser.jsonschema, dotenv, filelock, "
-    "google.genai.types, html2text, httpx2, mistralai, mpmath, msgspec, openai, overrides, pandas, qwen_agent.llm, "
-    "rank_bm25, requests, serpapi, tabulate, tenacity, tqdm, transformers, tree_sitter_java, "
+    "google.genai.types, html2text, httpx2, mistralai, mpmath, msgspec, openai, overrides, pandas, "
+    "qwen_agent.llm, rank_bm25, requests, serpapi, tabulate, tenacity, tqdm, transformers, tree_sitter_java, "
     "tree_sitter_javascript, typer, writerai; from transformers import AutoConfig, AutoTokenizer"
 )
 

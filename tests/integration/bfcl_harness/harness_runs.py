@@ -24,7 +24,7 @@ SHIPPED = HERE.parents[2] / "coresched" / "lab" / "simulator" / "models" / "h20-
 
 @contextmanager
 def scripted_worker(folder: Path, script: str, model: str = MODEL, speed: int = 20) -> Iterator[str]:
-    """URL of a worker that serves `model` with the replies of `script`; its requests are in `requests.jsonl`."""
+    """URL of a worker that serves `model` by a script; its requests are in `requests.jsonl`."""
     served = folder / "served.json"
     served.write_text(json.dumps({**json.loads(SHIPPED.read_text()), "name": model}))
     (folder / "script.jsonl").write_text(script)
@@ -62,7 +62,9 @@ class Project:
 
     def run(self, *words: str, **gate: str) -> subprocess.CompletedProcess[str]:
         """`python -m coresched_bfcl`, to its end, with these environment variables."""
-        return run_loaded(BFCL, "-m", "coresched_bfcl", *words, environment=self.environment(**gate), timeout_s=120)
+        return run_loaded(
+            BFCL, "-m", "coresched_bfcl", *words, environment=self.environment(**gate), timeout_s=120
+        )
 
     def run_observed(self, log: Path, *words: str, **gate: str) -> subprocess.CompletedProcess[str]:
         """The same with tools that take time, and note it in `log`."""
@@ -70,7 +72,9 @@ class Project:
         return run_loaded(BFCL, *command, environment=self.environment(**gate), timeout_s=120)
 
     @contextmanager
-    def start_observed(self, log: Path, errors: IO[bytes], *words: str, **gate: str) -> Iterator[LoadedProcess]:
+    def start_observed(
+        self, log: Path, errors: IO[bytes], *words: str, **gate: str
+    ) -> Iterator[LoadedProcess]:
         command = (HERE / "observed_tools.py", log, TOOL_S, *words)
         with (
             open(os.devnull, "wb") as output,
@@ -97,7 +101,7 @@ def jsonl(path: Path) -> list[dict[str, Any]]:
 
 
 def most_at_once(calls: Sequence[Mapping[str, float]]) -> int:
-    """How many of these calls ran at the same time, at most. One that ends as another starts is not beside it."""
+    """How many of these calls ran at the same time, at most."""
     changes = sorted(
         [(call["start"], 1) for call in calls] + [(call["end"], -1) for call in calls],
     )

@@ -2,9 +2,9 @@
 
     python observed_tools.py LOG SECONDS COMMAND...
 
-BFCL's tools are Python methods that take microseconds. Here each call first waits for a `sleep SECONDS`; LOG gets
-a JSON line with the call's start and end on the machine's monotonic clock. The rest is `python -m coresched_bfcl
-COMMAND...`.
+BFCL's tools are Python methods that take microseconds. Here each call first waits for a `sleep SECONDS`; LOG
+gets a JSON line with the call's start and end on the machine's monotonic clock. The rest is
+`python -m coresched_bfcl COMMAND...`.
 """
 
 from __future__ import annotations

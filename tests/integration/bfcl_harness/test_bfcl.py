@@ -7,7 +7,6 @@ import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from integration.bfcl_harness.environment import package
@@ -96,7 +95,11 @@ def test_bfcl_scores_a_gated_run_as_it_scores_a_plain_one(runs: Runs) -> None:
 
 def test_a_row_has_the_waits_of_its_trajectory(runs: Runs) -> None:
     assert not any("coresched" in row for row in runs.project.rows("plain").values())
-    waits = {name: [row["coresched"] for row in runs.project.rows(name).values()] for name in SCHEDULES if name != "plain"}
+    waits = {
+        name: [row["coresched"] for row in runs.project.rows(name).values()]
+        for name in SCHEDULES
+        if name != "plain"
+    }
     assert sorted(wait["sample"] for wait in waits["decoupled"]) == sorted(CASES)
     assert sum(wait["environment_queue_s"] > 0 for wait in waits["decoupled"]) > 1
     assert sum(wait["admission_wait_s"] > 0.05 for wait in waits["unified"]) >= len(CASES) - C_E - 1

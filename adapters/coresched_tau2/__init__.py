@@ -1,0 +1,1 @@
+"""tau2-bench under the gate; docs/tau2.md."""
