@@ -9,11 +9,15 @@ from typing import Any
 
 import openai
 from coresched_harness.held import GateFailure, held
+from coresched_harness.labelled import Labelling
 from coresched_harness.run import say
 
 from coresched.client.gate import sample_in_scope
 from coresched.errors import InputError
-from coresched_bfcl.labelled import LabellingClient
+
+
+class LabellingClient(Labelling, openai.DefaultHttpxClient):
+    """OpenAI's own HTTP client, of whichever library its release uses."""
 
 
 class Queries:

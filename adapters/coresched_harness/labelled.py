@@ -1,4 +1,4 @@
-"""The HTTP client under an OpenAI client: each request of a sample is a turn, with the sample's label."""
+"""The HTTP client under an OpenAI client: each request is a turn, and carries the label of its sample."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-import openai
-from coresched_harness.held import GateFailure, held
-
 from coresched.client.gate import Turn, sample_in_scope
+from coresched_harness.held import GateFailure, held
 
 
 class _Refused(Exception):
     """The server answered with an error: a failed turn, and an answer for the OpenAI client to deal with."""
 
 
-class LabellingClient(openai.DefaultHttpxClient):
-    """Sends as OpenAI's own HTTP client does. Outside of a sample it changes nothing.
+class Labelling:
+    """Put before a client of httpx, or of its twin httpx2: each request that a sample sends is a turn.
 
     The OpenAI client above it sends again after some errors: each attempt is a turn of its own, a failed one
     as `failed_inference_s`, and the wait between two is in neither. A streamed answer is read to its end
-    before it is passed on, since its turn lasts as long.
+    before it is passed on, since its turn lasts as long. Outside of a sample nothing is changed.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -36,18 +34,19 @@ class LabellingClient(openai.DefaultHttpxClient):
 
     def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
         sample = sample_in_scope()
+        client: Any = super()
         if sample is None:
-            return super().send(request, stream=stream, **options)
+            return client.send(request, stream=stream, **options)
         self._sent.count = self.sent_by_this_thread() + 1
         response: Any = None
         try:
             with held(sample.inference()) as turn:
                 _address(request, turn)
-                response = super().send(request, stream=stream, **options)
+                response = client.send(request, stream=stream, **options)
                 response.read()
                 if not response.is_success:
                     raise _Refused
-                _record(turn, response)
+                record_usage(turn, _usage(response.text))
         except _Refused:
             pass
         return response
@@ -73,9 +72,8 @@ def _address(request: Any, turn: Turn) -> None:
     request.headers["Host"] = request.url.netloc.decode("ascii")
 
 
-def _record(turn: Turn, response: Any) -> None:
-    """Tell the turn the tokens that the answer counts, where it does."""
-    usage = _usage(response.text)
+def record_usage(turn: Turn, usage: Mapping[str, Any] | None) -> None:
+    """Tell the turn the tokens that an answer counts, in either of OpenAI's forms, where it does."""
     if usage is None or not hasattr(turn, "usage"):
         return
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
