@@ -42,8 +42,8 @@ def run_domain(plain: Callable[[Any], Any], config: Any) -> Any:
     with _gated(gate):
         if workers and not os.environ.get("CORESCHED_SERVICE"):
             raise InputError(
-                f"--workers {workers} are processes, each of which would have the capacities for itself; share "
-                "them through CORESCHED_SERVICE and CORESCHED_BATCH (`coresched serve`), or leave out --workers"
+                f"--workers {workers} are processes, each of which would have the capacities for itself; "
+                "share them through CORESCHED_SERVICE and CORESCHED_BATCH, or leave out --workers"
             )
         in_flight = config.max_concurrency * max(workers, 1)
         warn_below(
@@ -52,13 +52,13 @@ def run_domain(plain: Callable[[Any], Any], config: Any) -> Any:
         return plain(config)
 
 
-def run_worker(plain: Callable[..., int], *arguments: Any, **options: Any) -> int:
+def run_worker(plain: Callable[..., int], controller: str, slots: int, **options: Any) -> int:
     """tau2's `run_worker_command(...)`: one process of `tau2 run --workers N`."""
     gate = open_gate("tau2")
     if gate is None:
-        return plain(*arguments, **options)
+        return plain(controller, slots, **options)
     with _gated(gate):
-        return plain(*arguments, **options)
+        return plain(controller, slots, **options)
 
 
 @contextmanager

@@ -40,7 +40,8 @@ def load_command_line() -> Any:
         return import_module("tau2.cli")
     except ImportError as error:
         raise InputError(
-            f"tau2 cannot be imported ({error}); install it from a checkout of github.com/sierra-research/tau2-bench"
+            f"tau2 cannot be imported ({error}); install it from a checkout of "
+            "github.com/sierra-research/tau2-bench"
         ) from None
 
 

@@ -59,9 +59,7 @@ class Gated:
         if isinstance(orchestrator, FullDuplexOrchestrator):
             if not self._said:
                 self._said = True
-                say(
-                    "warning: a full-duplex run has no turns and no stages; only its admission is under the gate"
-                )
+                say("warning: a full-duplex run has no turns and stages; only its admission is gated")
             return orchestrator
         agent, user = orchestrator.agent, orchestrator.user
         agent.generate_next_message = partial(_as_agent, agent.generate_next_message)
@@ -76,7 +74,7 @@ def _as_agent(generate: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _as_stage(orchestrator: Any, job: Callable[..., Any], *arguments: Any) -> Any:
-    """The tool calls of a message, or the user's answer. The wait for the slot is added to tau2's --timeout."""
+    """The tool calls of a message, or the user's answer. The wait is added to tau2's --timeout."""
     sample = sample_in_scope()
     if sample is None:
         return job(*arguments)
