@@ -6,8 +6,7 @@ import os
 from functools import partial
 from typing import Any
 
-from coresched_harness.held import GateFailure
-from coresched_harness.run import Labels, closed_by_interrupt, open_gate, say, sum_up
+from coresched_harness.run import Labels, gated_run, open_gate, say
 
 from coresched.errors import InputError
 from coresched_bfcl.compatibility import check_harness, load_command_line
@@ -35,17 +34,9 @@ def generate(plain: Any, args: Any) -> None:
         plain(args)
         return
     labels = Labels(shared=bool(os.environ.get("CORESCHED_SERVICE")))
-    try:
+    with gated_run(gate, "the same command goes on with the test cases that have no result row yet"):
         check_harness()
         from coresched_bfcl.gated import Gated  # imports places of bfcl that were just checked
 
-        with Gated(gate, labels, args.num_threads).installed(), closed_by_interrupt(gate):
+        with Gated(gate, labels, args.num_threads).installed():
             plain(args)
-    except InputError as error:
-        say(f"error: {error}")
-        raise SystemExit(2) from None
-    except GateFailure as failure:
-        say(f"error: {failure}; the same command goes on with the test cases that have no result row yet")
-        raise SystemExit(1) from None
-    finally:
-        sum_up(gate)

@@ -8,14 +8,16 @@ import signal
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from coresched.client.errors import ServiceError
 from coresched.client.gate import Gate, process_gate
 from coresched.errors import InputError
+from coresched_harness.held import GateFailure
 
+_LEAVING_S = 2.0
 _VARIABLES = "CORESCHED_SAMPLE_CONCURRENCY nor CORESCHED_SERVICE"
 
 
@@ -68,24 +70,42 @@ class Labels:
 
 
 @contextmanager
-def closed_by_interrupt(gate: Gate) -> Iterator[None]:
-    """Ctrl-C closes the gate, so that threads which wait for a slot, or take one more step, end.
+def gated_run(gate: Gate, go_on: str) -> Iterator[None]:
+    """The harness's run is the block: how it ends is said, and the line that sums it up.
 
-    A pool of threads waits for all that were begun, which without this would run their tasks to the end.
+    Raises SystemExit for an InputError (2) and for a GateFailure (1); `go_on` says how to go on after that.
+    Ctrl-C closes the gate, so that threads which wait for a slot, or take one more step, end: a harness's
+    pool of threads waits for all that were begun, which would run their tasks to the end.
     """
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        threading.Thread(target=gate.close, daemon=True).start()  # which takes locks, as a handler must not
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = signal.signal(signal.SIGINT, _closing(gate))
     try:
         yield
+    except InputError as error:
+        say(f"error: {error}")
+        raise SystemExit(2) from None
+    except GateFailure as failure:
+        _sum_up(gate)
+        say(f"error: {failure}; {go_on}")
+        raise SystemExit(1) from None
+    except BaseException:
+        _sum_up(gate)
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
+    _sum_up(gate)
 
 
-def sum_up(gate: Gate) -> None:
+def _closing(gate: Gate) -> Callable[[int, FrameType | None], None]:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        closing = threading.Thread(target=gate.close, daemon=True)  # it takes locks, as a handler must not
+        closing.start()
+        closing.join(_LEAVING_S)  # a harness may end the process at once
+        raise KeyboardInterrupt
+
+    return interrupt
+
+
+def _sum_up(gate: Gate) -> None:
     """Leave the batch, and say what it saw; at a service, what all its processes did so far."""
     try:
         gate.close()

@@ -9,8 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from coresched_harness.held import GateFailure
-from coresched_harness.run import Labels, closed_by_interrupt, open_gate, say, sum_up, warn_below
+from coresched_harness.run import Labels, gated_run, open_gate, say, warn_below
 
 from coresched.client.gate import Gate
 from coresched.errors import InputError
@@ -63,18 +62,10 @@ def run_worker(plain: Callable[..., int], controller: str, slots: int, **options
 
 @contextmanager
 def _gated(gate: Gate) -> Iterator[None]:
-    try:
+    labels = Labels(shared=bool(os.environ.get("CORESCHED_SERVICE")))
+    with gated_run(gate, "with --auto-resume the same command goes on with what has no result yet"):
         check_harness()
         from coresched_tau2.gated import Gated  # imports places of tau2 that were just checked
 
-        labels = Labels(shared=bool(os.environ.get("CORESCHED_SERVICE")))
-        with Gated(gate, labels).installed(), closed_by_interrupt(gate):
+        with Gated(gate, labels).installed():
             yield
-    except InputError as error:
-        say(f"error: {error}")
-        raise SystemExit(2) from None
-    except GateFailure as failure:
-        say(f"error: {failure}; with --auto-resume the same command goes on with what has no result yet")
-        raise SystemExit(1) from None
-    finally:
-        sum_up(gate)
