@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from bfcl_eval import _llm_response_generation as generation
@@ -61,7 +62,7 @@ class Gated:
         """One test case, which is a sample: its result row, with the sample's waits."""
         row: dict[str, Any] = {}
         try:
-            with held(self._gate.sample(self._labels.of(test_case["id"]))) as sample:
+            with held(partial(self._gate.sample, self._labels.of(test_case["id"]))) as sample:
                 row = self._inference(handler, test_case, *flags)
                 row["coresched"] = {
                     "sample": sample.id,
@@ -79,5 +80,5 @@ class Gated:
         sample = sample_in_scope()
         if sample is None or not func_call_list:
             return self._execute(func_call_list, *context, **options)
-        with held(sample.environment()):
+        with held(sample.environment):
             return self._execute(func_call_list, *context, **options)

@@ -66,7 +66,7 @@ class Queries:
                 self._http = None
                 self._unlabelled()
             return answer
-        with held(sample.inference()) as turn:
+        with held(sample.inference) as turn:
             if turn.worker is not None:
                 raise GateFailure(
                     f"bfcl's {type(self._handler).__name__} cannot be routed, and the batch has workers"

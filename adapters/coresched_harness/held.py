@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -20,9 +20,10 @@ class GateFailure(BaseException):
 
 
 @contextmanager
-def held(block: Held) -> Iterator[Held]:
-    """The block, entered; what it raises by itself becomes a GateFailure, what its body raises stays."""
+def held(make: Callable[[], Held]) -> Iterator[Held]:
+    """The block of `make`, entered: what these raise becomes a GateFailure, what the body raises stays."""
     try:
+        block = make()
         block.__enter__()
     except Exception as error:
         raise GateFailure(str(error)) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from coresched.client.gate import Turn, sample_in_scope
@@ -40,7 +41,7 @@ class Labelling:
         self._sent.count = self.sent_by_this_thread() + 1
         response: Any = None
         try:
-            with held(sample.inference()) as turn:
+            with held(sample.inference) as turn:
                 _address(request, turn)
                 response = client.send(request, stream=stream, **options)
                 response.read()
@@ -77,11 +78,12 @@ def record_usage(turn: Turn, usage: Mapping[str, Any] | None) -> None:
     if usage is None or not hasattr(turn, "usage"):
         return
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
-    turn.usage(
-        prompt_tokens=usage.get("prompt_tokens", usage.get("input_tokens")),
-        cached_tokens=details.get("cached_tokens"),
-        output_tokens=usage.get("completion_tokens", usage.get("output_tokens")),
-    )
+    with suppress(TypeError, ValueError):  # a server that counts wrongly has answered all the same
+        turn.usage(
+            prompt_tokens=usage.get("prompt_tokens", usage.get("input_tokens")),
+            cached_tokens=details.get("cached_tokens"),
+            output_tokens=usage.get("completion_tokens", usage.get("output_tokens")),
+        )
 
 
 def _usage(text: str) -> Mapping[str, Any] | None:

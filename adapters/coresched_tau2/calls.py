@@ -85,7 +85,7 @@ class Calls:
         if _caller.get() != AGENT:
             headers |= _label(sample)
             return self._completion(*arguments, model=model, extra_headers=headers, **options)
-        with held(sample.inference()) as turn:
+        with held(sample.inference) as turn:
             if turn.worker is not None:
                 raise GateFailure(f"{model} cannot be routed among the batch's workers; name it openai/...")
             headers |= turn.headers

@@ -43,7 +43,7 @@ class Gated:
 
     def run_single_task(self, config: Any, task: Any, **options: Any) -> Any:
         """One attempt at a task, which is a sample: its simulation, with the sample's waits in `info`."""
-        with held(self._gate.sample(self._labels.of(str(task.id)))) as sample:
+        with held(partial(self._gate.sample, self._labels.of(str(task.id)))) as sample:
             simulation = self._run_single_task(config, task, **options)
             waits = {
                 "sample": sample.id,
@@ -78,7 +78,7 @@ def _as_stage(orchestrator: Any, job: Callable[..., Any], *arguments: Any) -> An
     sample = sample_in_scope()
     if sample is None:
         return job(*arguments)
-    with held(sample.environment()) as stage, calling(USER):
+    with held(sample.environment) as stage, calling(USER):
         if orchestrator.timeout is not None:
             orchestrator.timeout += stage.queue_s
         return job(*arguments)

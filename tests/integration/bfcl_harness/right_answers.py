@@ -12,7 +12,7 @@ CATEGORY = "multi_turn_base"
 
 
 def right_answers(package: Path, cases: Sequence[str]) -> str:
-    """Lines for `coresched worker --script`: a reply for each call of the ground truth, words at a turn's end.
+    """Lines for `coresched worker --script`: a reply for each call of the ground truth, words after a turn.
 
     `package` is the folder of bfcl_eval, `cases` are ids of multi_turn_base.
     """
