@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -30,6 +31,7 @@ class Queries:
 
     def __init__(self, handler: Any) -> None:
         self._handler = handler
+        self._lock = threading.Lock()
         self._http: LabellingClient | None = None
         client = getattr(handler, "client", None)
         if isinstance(client, openai.OpenAI):
@@ -55,16 +57,26 @@ class Queries:
             "label, and a turn is a whole query, retries and their waits included"
         )
 
+    def _leave_unlabelled(self) -> None:
+        with self._lock:
+            known, self._http = self._http is None, None
+        if known:
+            return
+        try:
+            self._unlabelled()
+        except InputError as error:  # too late for bfcl, which would write it into a row
+            raise GateFailure(str(error)) from None
+
     def _query(self, query: Callable[[Any], Any], inference_data: Any) -> Any:
         sample = sample_in_scope()
         if sample is None:
             return query(inference_data)
-        if self._http is not None:
-            before = self._http.sent_by_this_thread()
+        http = self._http
+        if http is not None:
+            before = http.sent_by_this_thread()
             answer = query(inference_data)
-            if self._http.sent_by_this_thread() == before:  # a client beside the one that we know
-                self._http = None
-                self._unlabelled()
+            if http.sent_by_this_thread() == before:  # it has a client beside the one that was found
+                self._leave_unlabelled()
             return answer
         with held(sample.inference) as turn:
             if turn.worker is not None:
