@@ -1,0 +1,1 @@
+"""BFCL's own command line with the gate in front: `python -m coresched_bfcl generate ...`; docs/bfcl.md."""

@@ -1,0 +1,36 @@
+"""BFCL's environment for these tests; `CORESCHED_BFCL_EVAL_PYTHON` names another interpreter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from integration.engines.environment import COMPILED_ONCE, EngineEnvironment
+
+HERE = Path(__file__).parent
+
+HARNESS_VERSION = "2026.3.23"
+
+# What bfcl_eval imports from elsewhere. Not bfcl_eval itself, which reads then where its results go.
+_LIBRARIES = (
+    "aiohttp, anthropic, bs4, boto3, cohere, datamodel_code_generator.parser.jsonschema, dotenv, filelock, "
+    "google.genai.types, html2text, httpx2, mistralai, mpmath, msgspec, openai, overrides, pandas, "
+    "qwen_agent.llm, rank_bm25, requests, serpapi, tabulate, tenacity, tqdm, transformers, tree_sitter_java, "
+    "tree_sitter_javascript, typer, writerai; from transformers import AutoConfig, AutoTokenizer"
+)
+
+BFCL = EngineEnvironment(
+    "bfcl_eval",
+    HARNESS_VERSION,
+    HERE / "requirements.txt",
+    (),
+    {**COMPILED_ONCE, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+    f"import {_LIBRARIES}",
+)
+
+
+def package() -> Path:
+    """The folder of bfcl_eval, with its data. Skips the test where the environment cannot be had."""
+    python = BFCL.python()
+    lines = next(python.parents[1].glob("lib/*/site-packages/engine.pth")).read_text().splitlines()
+    site = Path(lines[0].split("'")[1])
+    return site / "bfcl_eval"

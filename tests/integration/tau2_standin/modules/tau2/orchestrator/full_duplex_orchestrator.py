@@ -1,0 +1,5 @@
+"""For the name."""
+
+
+class FullDuplexOrchestrator:
+    """Orchestrator of spoken simulations."""
