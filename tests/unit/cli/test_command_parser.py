@@ -10,6 +10,7 @@ COMMANDS = [
     "replay",
     "report",
     "plan",
+    "advise",
     "serve",
     "gateway",
     "sidecar",
