@@ -1,17 +1,28 @@
-"""The end of a batch's recording, as the end of the batch's block."""
+"""The end of a recording, as the end of the block of what is recorded."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Protocol
 
-from coresched.recording.harness import BatchRecord
 from coresched.recording.writer import RecordingError
 
 _logger = logging.getLogger("coresched.recording")
 
 
-def end_recording_here(record: BatchRecord, kind: type[BaseException] | None) -> None:
+class Record(Protocol):
+    """What a batch, or a transport, records by."""
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is recorded."""
+
+    def close(self) -> None:
+        """Wait until all is written. Raises RecordingError if something is missing."""
+
+
+def end_recording_here(record: Record, kind: type[BaseException] | None) -> None:
     """Wait until all is written. Raises RecordingError if something is missing and the block did not raise.
 
     Where it did, that error goes on, and what is missing is logged.
@@ -26,7 +37,7 @@ def end_recording_here(record: BatchRecord, kind: type[BaseException] | None) ->
         _logger.error("%s", error)
 
 
-async def end_recording(record: BatchRecord, kind: type[BaseException] | None) -> None:
+async def end_recording(record: Record, kind: type[BaseException] | None) -> None:
     """The same, while the event loop goes on."""
     if not record.active:
         return

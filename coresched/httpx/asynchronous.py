@@ -8,10 +8,12 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
+from types import TracebackType
 
 import httpx
 
 from coresched.client.local import ROUTING_HEADER
+from coresched.client.recorded import end_recording
 from coresched.client.routed import (
     Claim,
     check_known,
@@ -119,6 +121,17 @@ class Transport(httpx.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         """Close the connections of this loop and have other running loops close theirs; for good."""
+        await self._close(None)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self._close(kind)
+
+    async def _close(self, kind: type[BaseException] | None) -> None:
         here = asyncio.get_running_loop()
         with self._lock:
             self._closed = True
@@ -130,7 +143,7 @@ class Transport(httpx.AsyncBaseTransport):
         if here in inners:
             await inners[here].aclose()
         if self._record is not None:
-            await asyncio.to_thread(self._record.close)
+            await end_recording(self._record, kind)
 
     def _close_there(self, loop: asyncio.AbstractEventLoop, inner: httpx.AsyncBaseTransport) -> None:
         async def close() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from types import TracebackType
 
 import httpx
 
 from coresched.client.local import ROUTING_HEADER
+from coresched.client.recorded import end_recording_here
 from coresched.client.routed import (
     Claim,
     check_known,
@@ -77,6 +79,17 @@ class SyncTransport(httpx.BaseTransport):
 
     def close(self) -> None:
         """Close the connections."""
+        self._close(None)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        self._close(kind)
+
+    def _close(self, kind: type[BaseException] | None) -> None:
         self._inner.close()
         if self._record is not None:
-            self._record.close()
+            end_recording_here(self._record, kind)

@@ -22,6 +22,8 @@ class RequestRecord:
 
     def __init__(self, folder: str | os.PathLike[str], source: SourceName, *, field: str = "record") -> None:
         self.recorder = Recorder(folder, source, field=field)
+        self.active = True
+        """As with a batch's record, which may record nothing."""
 
     def attempt(self, label: str, worker: str) -> AttemptRecord:
         """A request of this label is sent to the worker now."""

@@ -34,6 +34,15 @@ TOOL_S = 0.15
 NAMES = [f"task-{number}" for number in range(5)]
 
 
+def test_a_gateway_with_a_folder_that_cannot_be_refuses_to_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "no" / "where"
+    assert main(["gateway", "--worker", "http://127.0.0.1:9", "--record", str(folder)]) == 2
+    assert "--record" in (said := capsys.readouterr().err)
+    assert "create it first" in said
+
+
 @pytest.fixture(scope="module")
 def workers() -> Iterator[list[str]]:
     with running_worker("--speed", "20") as (first, _), running_worker("--speed", "20") as (second, _):

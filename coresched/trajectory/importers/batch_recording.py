@@ -41,8 +41,8 @@ class BatchRecording:
         folder = Path(document.path)
         if document.kind != "folder":
             raise Malformed(
-                "this is one file of a recording; give its folder, so that what several recorded of the same "
-                "turn counts once"
+                "a recording is a folder, in which a turn that several recorded counts once; give that, not "
+                "a file in it"
             )
         try:
             recording = read_recording(recording_files(folder))

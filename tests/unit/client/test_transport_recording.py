@@ -161,13 +161,43 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
             make(["http://w"], record=tmp_path / "no" / "where")
 
 
-async def test_a_recording_that_lacks_events_is_an_error_when_the_client_closes(tmp_path: Path) -> None:
+async def test_a_recording_that_lacks_events_is_an_error_when_the_client_closes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = tmp_path / "run"
-    client = httpx.AsyncClient(
-        transport=Transport({"w": "http://w"}, inner=lambda: httpx.MockTransport(respond), record=folder)
-    )
-    folder.rmdir()
-    with coresched.label("t1"):
-        await client.post(CHAT, json={})
+
+    async def run(error: Exception | None) -> None:
+        inner = httpx.MockTransport(respond)
+        transport = Transport({"w": "http://w"}, inner=lambda: inner, record=folder)
+        async with httpx.AsyncClient(transport=transport) as client:
+            folder.rmdir()
+            with coresched.label("t1"):
+                await client.post(CHAT, json={})
+            if error is not None:
+                raise error
+
     with pytest.raises(coresched.RecordingError, match="lacks 1 event that could not be written"):
-        await client.aclose()
+        await run(None)
+    with pytest.raises(KeyError):  # which goes on; the other is logged
+        await run(KeyError())
+    assert "lacks 1 event" in caplog.messages[-1]
+
+
+def test_a_blocking_client_says_so_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "run"
+
+    def run(error: Exception | None) -> None:
+        inner = httpx.MockTransport(partial(respond, stream=Stream))
+        transport = SyncTransport({"w": "http://w"}, inner=lambda: inner, record=folder)
+        with httpx.Client(transport=transport) as client:
+            folder.rmdir()
+            with coresched.label("t1"):
+                client.post(CHAT, json={})
+            if error is not None:
+                raise error
+
+    with pytest.raises(coresched.RecordingError, match="lacks 1 event that could not be written"):
+        run(None)
+    with pytest.raises(KeyError):
+        run(KeyError())
+    assert "lacks 1 event" in caplog.messages[-1]

@@ -111,7 +111,9 @@ def test_a_turn_without_usage_is_reported_with_what_would_help(tmp_path: Path) -
 def test_files_of_a_recording_are_refused_one_by_one(tmp_path: Path) -> None:
     path = write_source(tmp_path, "harness", HARNESS)
     for form in (None, "recording"):
-        with pytest.raises(InputError, match=r"this is one file of a recording; give its folder"):
+        with pytest.raises(
+            InputError, match=r"a recording is a folder, in which .*; give that, not a file in it"
+        ):
             list(import_traces([path], ImportReport(), form))
     with pytest.raises(InputError, match="this is the folder of a recording; of the formats only recording"):
         list(import_traces([tmp_path], ImportReport(), "otel"))
