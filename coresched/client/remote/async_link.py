@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from itertools import chain
 from typing import Any, cast
 
 import grpc
@@ -45,7 +45,7 @@ class Link:
         )
         self.stub = cast(Any, BatchesStub)(self._channel)
         self._unsettled: set[asyncio.Task[None]] = set()
-        self._unknown: deque[tuple[str, asyncio.Future[int]]] = deque()
+        self._unknown: dict[str, list[asyncio.Future[int]]] = {}  # names to send, and who asks
         self._submitting: asyncio.Task[None] | None = None
 
     async def call(self, method: Any, request: Any, *, waits: bool = False, last: bool = False) -> Any:
@@ -73,25 +73,26 @@ class Link:
         Names that come in at once travel together.
         """
         answer: asyncio.Future[int] = self.loop.create_future()
-        self._unknown.append((name, answer))
+        self._unknown.setdefault(name, []).append(answer)
         if self._submitting is None or self._submitting.done():
             self._submitting = self.loop.create_task(self._submit_unknown())
         return await answer
 
     async def _submit_unknown(self) -> None:
         while self._unknown:
-            names = next(messages(name for name, _ in self._unknown))
-            answers = [self._unknown.popleft()[1] for _ in names]
+            names = next(messages(self._unknown))
+            answers = [self._unknown.pop(name) for name in names]
             try:
                 states = await self.submit(names)
             except Exception as error:
-                for answer in answers:
+                for answer in chain.from_iterable(answers):
                     if not answer.done():
                         answer.set_exception(error)
             else:
-                for answer, state in zip(answers, states, strict=True):
-                    if not answer.done():
-                        answer.set_result(state)
+                for several, state in zip(answers, states, strict=True):
+                    for answer in several:
+                        if not answer.done():
+                            answer.set_result(state)
 
     async def submit(self, names: list[str]) -> list[int]:
         request = pb.SubmitSamplesRequest(request_id=new_id(), session=self.session.name, samples=names)

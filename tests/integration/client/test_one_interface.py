@@ -181,6 +181,24 @@ async def test_a_cancelled_wait_gives_its_place_to_the_next(
         assert nothing_held((await batch.refresh()).totals)
 
 
+async def test_samples_given_up_before_they_are_known_leave_the_others_alone(batches: Batches) -> None:
+    async with batches.make(sample_concurrency=1) as batch:
+        seen: list[str] = []
+        release = asyncio.Event()
+        runs = []
+        for n in range(20):  # the first names are on their way to the service, the last wait for that
+            runs.append(asyncio.create_task(hold(batch, f"task-{n}", release, seen)))
+            await asyncio.sleep(0)
+        for run in runs[1::2]:
+            run.cancel()
+        release.set()
+        await asyncio.gather(*runs[::2])
+        assert seen == [f"task-{n}" for n in range(0, 20, 2)]
+        await asyncio.wait(runs)
+        await until(batch, finished=10, admitted=0, waiting=0)
+        assert nothing_held((await batch.refresh()).totals)
+
+
 async def test_a_stage_given_up_in_the_queue_leaves_the_sample_running(batches: Batches) -> None:
     async with batches.make(sample_concurrency=2, environment_concurrency=1) as batch:
         async with batch.sample("sample") as sample:

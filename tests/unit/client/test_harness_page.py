@@ -70,7 +70,7 @@ def _public_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_page_has_the_examples_that_are_run_here() -> None:
-    assert len(EXAMPLES) == 7
+    assert len(EXAMPLES) == 8
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["asyncio", "threads"])
@@ -85,9 +85,17 @@ def test_the_whole_harnesses_run_every_task(number: int, capsys: pytest.CaptureF
         assert "finished=60" in capsys.readouterr().out
 
 
+def test_the_gate_is_found_from_where_the_tool_is(capsys: pytest.CaptureFixture[str]) -> None:
+    namespace = Fakes().namespace(asynchronous=False)
+    exec(compile(EXAMPLES[2], str(PAGE), "exec"), namespace)
+    with namespace["gate"] as gate, gate.sample("a"):
+        assert namespace["tool"]("ls") == "ls"
+    assert capsys.readouterr().out == "waited 0.0 s\n"
+
+
 def test_the_openai_client_needs_nothing_more_than_the_turn() -> None:
     with model_workers(2) as workers:
-        example = EXAMPLES[2]
+        example = EXAMPLES[3]
         for number, worker in enumerate(workers, 1):
             assert f"http://10.0.0.{number}:30000" in example
             example = example.replace(f"http://10.0.0.{number}:30000", worker.url)
@@ -103,8 +111,8 @@ def test_the_harness_of_several_processes_runs_every_task(tmp_path: Path) -> Non
     fakes = Fakes()
     namespace = {**fakes.namespace(asynchronous=True), "coresched": coresched}
     with served(listen=f"unix:{tmp_path}/s") as (address, _):
-        example = EXAMPLES[3].replace("127.0.0.1:50071", address)
-        assert example != EXAMPLES[3]
+        example = EXAMPLES[4].replace("127.0.0.1:50071", address)
+        assert example != EXAMPLES[4]
         exec(compile(example, str(PAGE), "exec"), namespace)
     assert [reply.label for reply in namespace["results"]] == [f"t{i}" for i in range(60)]
 
@@ -129,7 +137,7 @@ async def test_no_more_sandboxes_live_than_there_are_resident_slots() -> None:
         return Sandbox()
 
     namespace = {**fakes.namespace(asynchronous=True), "start_sandbox": start_sandbox}
-    exec(compile(EXAMPLES[4], str(PAGE), "exec"), namespace)
+    exec(compile(EXAMPLES[5], str(PAGE), "exec"), namespace)
     async with Batch(sample_concurrency=12, environment_concurrency=3, resident_concurrency=5) as batch:
         runs = [namespace["run_in_sandbox"](batch, task) for task in namespace["tasks"]]
         assert len(await asyncio.gather(*runs)) == 60
@@ -141,7 +149,7 @@ async def test_no_more_sandboxes_live_than_there_are_resident_slots() -> None:
 
 async def test_the_tool_timeout_leaves_out_the_queue() -> None:
     namespace = Fakes().namespace(asynchronous=True)
-    exec(compile(EXAMPLES[5], str(PAGE), "exec"), namespace)
+    exec(compile(EXAMPLES[6], str(PAGE), "exec"), namespace)
     async with Batch(sample_concurrency=1, environment_concurrency=1) as batch, batch.sample("a") as sample:
         assert await namespace["one_tool_stage"](sample, "ls") == "ls"
 
@@ -149,7 +157,7 @@ async def test_the_tool_timeout_leaves_out_the_queue() -> None:
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout came with Python 3.11")
 async def test_the_task_limit_leaves_out_the_queue() -> None:
     namespace = Fakes().namespace(asynchronous=True)
-    exec(compile(EXAMPLES[6], str(PAGE), "exec"), namespace)
+    exec(compile(EXAMPLES[7], str(PAGE), "exec"), namespace)
     async with Batch(sample_concurrency=2, environment_concurrency=1) as batch:
 
         async def limited() -> tuple[str, float]:

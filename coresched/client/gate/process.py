@@ -1,0 +1,129 @@
+"""The one gate of a process, as its environment variables ask for it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from coresched.client.gate.gate import Gate
+from coresched.errors import InputError
+
+T = TypeVar("T")
+
+PREFIX = "CORESCHED_"
+
+_lock = threading.Lock()
+_made: tuple[int, Gate] | None = None  # with the process that made it
+
+
+def process_gate(environment: Mapping[str, str] = os.environ) -> Gate | None:
+    """The gate of this process, made at the first call and closed at the process's end.
+
+    None where neither CORESCHED_SAMPLE_CONCURRENCY nor CORESCHED_SERVICE is set. Each option of `Gate` is a
+    variable of its name: CORESCHED_SAMPLE_CONCURRENCY, CORESCHED_ENVIRONMENT_CONCURRENCY,
+    CORESCHED_ENVIRONMENT_POLICY, CORESCHED_RESIDENT_CONCURRENCY, CORESCHED_BAND_S, CORESCHED_BUCKET_S,
+    CORESCHED_WORKERS (separated by commas), CORESCHED_LOAD_BOUND, CORESCHED_SERVICE, CORESCHED_BATCH,
+    CORESCHED_CA, CORESCHED_CERTIFICATE, CORESCHED_KEY.
+    One that is empty counts as not set.
+
+    Raises InputError naming the variable, and what `Gate` raises. Raises RuntimeError in a process forked
+    from one whose gate is embedded, since each would have the capacity for itself.
+    """
+    global _made
+    with _lock:
+        if _made is not None and _made[0] == os.getpid():
+            return _made[1]
+        options = gate_options(environment)
+        if options is None:
+            return None
+        if _made is not None and "service" not in options:
+            raise RuntimeError(
+                "this process was forked from one that has a gate of its own, so that the capacities would "
+                "count twice; share one batch through CORESCHED_SERVICE and CORESCHED_BATCH"
+            )
+        gate = Gate(**options)
+        atexit.register(gate.close)
+        _made = os.getpid(), gate
+        return gate
+
+
+def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:
+    """The options that the variables give, or None where they ask for no gate. Raises InputError."""
+
+    def read(name: str, of: Callable[[str], T], what: str) -> T | None:
+        variable = PREFIX + name.upper()
+        text = environment.get(variable, "").strip()
+        if not text:
+            return None
+        try:
+            return of(text)
+        except ValueError:
+            raise InputError(f"{variable} must be {what}, got {text!r}") from None
+
+    given: dict[str, Any] = {
+        "sample_concurrency": read("sample_concurrency", _count, "a whole number of at least 1"),
+        "environment_concurrency": read("environment_concurrency", _count, "a whole number of at least 1"),
+        "resident_concurrency": read("resident_concurrency", _count, "a whole number of at least 1"),
+        "environment_policy": read("environment_policy", _policy, "caas or fcfs"),
+        "band_s": read("band_s", _positive, "a number of seconds above 0"),
+        "bucket_s": read("bucket_s", _positive, "a number of seconds above 0"),
+        "workers": read("workers", _names, "base URLs separated by commas, each once"),
+        "load_bound": read("load_bound", _bound, "a number of at least 1"),
+    }
+    given |= {name: read(name, str, "") for name in ("service", "batch", "ca", "certificate", "key")}
+    options = {name: value for name, value in given.items() if value is not None}
+    if "sample_concurrency" not in options and "service" not in options:
+        return None
+    if "sample_concurrency" not in options:
+        raise InputError(
+            f"{PREFIX}SAMPLE_CONCURRENCY must be set with {PREFIX}SERVICE: samples admitted at once, the "
+            "same number in each process of the batch"
+        )
+    if "service" in options and "batch" not in options:
+        raise InputError(f"{PREFIX}BATCH must be set with {PREFIX}SERVICE: the batch's name there")
+    if "service" in options and ("workers" in options or "load_bound" in options):
+        name = "WORKERS" if "workers" in options else "LOAD_BOUND"
+        raise InputError(
+            f"{PREFIX}{name} is a matter of the service (`coresched serve --worker`); leave it out, or "
+            f"{PREFIX}SERVICE"
+        )
+    for name in ("batch", "ca", "certificate", "key"):
+        if name in options and "service" not in options:
+            raise InputError(
+                f"{PREFIX}{name.upper()} is for a batch at {PREFIX}SERVICE; set that too, or neither"
+            )
+    return options
+
+
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    if not 0 < float(text) < float("inf"):
+        raise ValueError
+    return float(text)
+
+
+def _bound(text: str) -> float:
+    if not 1 <= float(text) < float("inf"):
+        raise ValueError
+    return float(text)
+
+
+def _policy(text: str) -> str:
+    if text not in ("caas", "fcfs"):
+        raise ValueError
+    return text
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError
+    return names

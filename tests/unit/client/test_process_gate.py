@@ -1,0 +1,113 @@
+"""The gate that environment variables ask for."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coresched.client.gate.process import gate_options
+from coresched.errors import InputError
+
+
+def test_nothing_asked_for_is_no_gate() -> None:
+    assert gate_options({}) is None
+    assert (
+        gate_options({"CORESCHED_SAMPLE_CONCURRENCY": "", "CORESCHED_ENVIRONMENT_CONCURRENCY": "3"}) is None
+    )
+
+
+def test_each_variable_is_an_option() -> None:
+    embedded = {
+        "CORESCHED_SAMPLE_CONCURRENCY": " 50 ",
+        "CORESCHED_ENVIRONMENT_CONCURRENCY": "3",
+        "CORESCHED_ENVIRONMENT_POLICY": "fcfs",
+        "CORESCHED_RESIDENT_CONCURRENCY": "20",
+        "CORESCHED_BAND_S": "10",
+        "CORESCHED_BUCKET_S": "0.5",
+        "CORESCHED_WORKERS": "http://a:1, http://b:1",
+        "CORESCHED_LOAD_BOUND": "1.5",
+    }
+    assert gate_options(embedded) == {
+        "sample_concurrency": 50,
+        "environment_concurrency": 3,
+        "environment_policy": "fcfs",
+        "resident_concurrency": 20,
+        "band_s": 10.0,
+        "bucket_s": 0.5,
+        "workers": ["http://a:1", "http://b:1"],
+        "load_bound": 1.5,
+    }
+    names = ("service", "batch", "ca", "certificate", "key")
+    served = {f"CORESCHED_{name.upper()}": f"its {name}" for name in names}
+    assert gate_options({"CORESCHED_SAMPLE_CONCURRENCY": "50", **served}) == {
+        "sample_concurrency": 50,
+        **{name: f"its {name}" for name in names},
+    }
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"SAMPLE_CONCURRENCY": "0"}, "CORESCHED_SAMPLE_CONCURRENCY must be a whole number .* got '0'"),
+        ({"SAMPLE_CONCURRENCY": "many"}, "got 'many'"),
+        ({"ENVIRONMENT_POLICY": "lifo"}, "CORESCHED_ENVIRONMENT_POLICY must be caas or fcfs, got 'lifo'"),
+        (
+            {"RESIDENT_CONCURRENCY": "1.5"},
+            "CORESCHED_RESIDENT_CONCURRENCY must be a whole number .* got '1.5'",
+        ),
+        ({"BAND_S": "nan"}, "CORESCHED_BAND_S must be a number of seconds above 0, got 'nan'"),
+        ({"LOAD_BOUND": "0.5"}, "CORESCHED_LOAD_BOUND must be a number of at least 1, got '0.5'"),
+        ({"WORKERS": "http://a,,"}, "CORESCHED_WORKERS must be base URLs separated by commas, each once"),
+        ({"WORKERS": "http://a,http://a"}, "each once"),
+        ({"SERVICE": "h:1", "SAMPLE_CONCURRENCY": ""}, "CORESCHED_SAMPLE_CONCURRENCY must be set"),
+        ({"SERVICE": "h:1"}, "CORESCHED_BATCH must be set"),
+        ({"SERVICE": "h:1", "BATCH": "b", "WORKERS": "http://a"}, "CORESCHED_WORKERS is a matter of the"),
+        ({"BATCH": "b"}, "CORESCHED_BATCH is for a batch at CORESCHED_SERVICE"),
+    ],
+)
+def test_a_bad_variable_is_named(variables: dict[str, str], said: str) -> None:
+    given = {"SAMPLE_CONCURRENCY": "5", **variables}
+    with pytest.raises(InputError, match=said):
+        gate_options({f"CORESCHED_{name}": value for name, value in given.items()})
+
+
+PROGRAM = """
+import os
+from coresched.client.gate import process_gate
+
+gate = process_gate()
+assert process_gate() is gate
+if os.fork() == 0:
+    try:
+        process_gate()
+    except RuntimeError as error:
+        print("child:", error, flush=True)
+    try:
+        gate.sample("a")
+    except RuntimeError as error:
+        print("child:", error, flush=True)
+    os._exit(0)
+os.wait()
+with gate.sample("a") as sample:
+    print("parent:", sample.id)
+"""
+
+
+def test_one_gate_a_process_and_none_in_its_forks(tmp_path: Path) -> None:
+    environment: dict[str, Any] = {**os.environ, "CORESCHED_SAMPLE_CONCURRENCY": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["child", "child", "parent"], done.stdout + done.stderr
+    assert "capacities would count twice" in lines[0]
+    assert "forked from" in lines[1]
+    assert done.stderr == ""
