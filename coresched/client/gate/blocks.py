@@ -152,9 +152,9 @@ class Stage(Block[Any]):
 
 
 class Resident(Block[Any]):
-    """A sandbox that lives: entering waits for a resident slot, which is held until the block ends.
+    """A sandbox that lives: entering waits for a resident slot, held until the block or the sample ends.
 
-    `queue_s` is the wait in seconds.
+    `queue_s` is the wait in seconds. Turns and stages may be inside.
     """
 
     def __init__(self, home: Home, sample: Sample, at_home: AtHome) -> None:
@@ -186,7 +186,7 @@ class Sample(Block[Any]):
         self.environment_queue_s = 0.0
         """Seconds that its environment stages waited for slots, all together so far."""
         self.resident_wait_s = 0.0
-        """The same of its resident blocks."""
+        """The same for its resident slots."""
 
     def inference(self, exclude: Collection[str] = ()) -> Turn:
         """The next model call; `exclude` names workers not to use for it.

@@ -66,12 +66,12 @@ def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:
     given: dict[str, Any] = {
         "sample_concurrency": read("sample_concurrency", _count, "a whole number of at least 1"),
         "environment_concurrency": read("environment_concurrency", _count, "a whole number of at least 1"),
+        "resident_concurrency": read("resident_concurrency", _count, "a whole number of at least 1"),
         "environment_policy": read("environment_policy", _policy, "caas or fcfs"),
         "band_s": read("band_s", _positive, "a number of seconds above 0"),
         "bucket_s": read("bucket_s", _positive, "a number of seconds above 0"),
         "workers": read("workers", _names, "base URLs separated by commas, each once"),
         "load_bound": read("load_bound", _bound, "a number of at least 1"),
-        "resident_concurrency": read("resident_concurrency", _count, "a whole number of at least 1"),
     }
     given |= {
         name: read(name, str, "") for name in ("record", "service", "batch", "ca", "certificate", "key")

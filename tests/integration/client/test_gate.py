@@ -52,8 +52,8 @@ class Held:
             self.now -= 1
 
 
-def in_thread(gate: Gate, name: str, admitted: Held, executing: Held) -> None:
-    with gate.sample(name) as sample, admitted:
+def in_thread(gate: Gate, name: str, admitted: Held, executing: Held, resident: Held) -> None:
+    with gate.sample(name) as sample, admitted, sample.resident(), resident:
         for _ in range(2):
             with sample.inference() as turn:
                 assert turn.headers[ROUTING_HEADER] == name == label_in_scope()
@@ -64,16 +64,18 @@ def in_thread(gate: Gate, name: str, admitted: Held, executing: Held) -> None:
     assert sample_in_scope() is None
 
 
-async def in_task(gate: Gate, name: str, admitted: Held, executing: Held, sleep: Any) -> None:
+async def in_task(gate: Gate, name: str, admitted: Held, executing: Held, resident: Held, sleep: Any) -> None:
     async with gate.sample(name) as sample:
         with admitted:
-            for _ in range(2):
-                async with sample.inference() as turn:
-                    assert turn.headers[ROUTING_HEADER] == name == label_in_scope()
-                async with sample.environment():
-                    with executing:
-                        assert sample_in_scope() is sample
-                        await sleep(0.002)
+            async with sample.resident():
+                with resident:
+                    for _ in range(2):
+                        async with sample.inference() as turn:
+                            assert turn.headers[ROUTING_HEADER] == name == label_in_scope()
+                        async with sample.environment():
+                            with executing:
+                                assert sample_in_scope() is sample
+                                await sleep(0.002)
     assert sample_in_scope() is None
 
 
@@ -94,13 +96,13 @@ def in_trio(run: Callable[..., Awaitable[None]], gate: Gate, names: list[str], *
 
 
 def test_threads_and_event_loops_share_the_capacities(make: Any) -> None:
-    gate = make(sample_concurrency=4, environment_concurrency=2)
-    admitted, executing = Held(), Held()
+    gate = make(sample_concurrency=4, environment_concurrency=2, resident_concurrency=3)
+    admitted, executing, resident = Held(), Held(), Held()
     with ThreadPoolExecutor(9) as pool:
-        runs = [pool.submit(in_thread, gate, f"thread-{n}", admitted, executing) for n in range(6)]
+        runs = [pool.submit(in_thread, gate, f"thread-{n}", admitted, executing, resident) for n in range(6)]
         for loop, way in enumerate((in_asyncio, in_asyncio, in_trio)):
             names = [f"loop-{loop}-{n}" for n in range(6)]
-            runs.append(pool.submit(way, in_task, gate, names, admitted, executing))
+            runs.append(pool.submit(way, in_task, gate, names, admitted, executing, resident))
         for run in runs:
             run.result()
     gate.close()
@@ -108,6 +110,7 @@ def test_threads_and_event_loops_share_the_capacities(make: Any) -> None:
     assert (totals.samples, totals.finished, totals.turns, totals.environment_stages) == (24, 24, 48, 48)
     assert admitted.most == 4
     assert executing.most == 2
+    assert resident.most == 3
 
 
 def test_waits_are_told_to_the_sample(make: Any) -> None:
@@ -134,7 +137,7 @@ def test_waits_are_told_to_the_sample(make: Any) -> None:
 
 
 async def in_stages(gate: Gate, name: str, stage_s: float, sleep: Any) -> None:
-    async with gate.sample(name) as sample:
+    async with gate.sample(name) as sample, sample.resident():
         async with sample.inference():
             await sleep(stage_s)
         async with sample.environment():
@@ -145,7 +148,7 @@ async def in_stages(gate: Gate, name: str, stage_s: float, sleep: Any) -> None:
 def test_no_slot_is_lost_in_a_storm_of_cancellations(make: Any, loop: str) -> None:
     drawn = random.Random(5)
     patience = [drawn.uniform(0, 0.02) for _ in range(120)]
-    gate = make(sample_concurrency=3, environment_concurrency=1)
+    gate = make(sample_concurrency=3, environment_concurrency=1, resident_concurrency=2)
 
     async def on_asyncio() -> None:
         runs = [
@@ -166,10 +169,11 @@ def test_no_slot_is_lost_in_a_storm_of_cancellations(make: Any, loop: str) -> No
 
     asyncio.run(on_asyncio()) if loop == "asyncio" else trio.run(on_trio)
     for name in ("after-1", "after-2", "after-3", "after-4"):  # more than there are slots
-        in_thread(gate, name, Held(), Held())
+        in_thread(gate, name, Held(), Held(), Held())
     gate.close()
     totals = gate.report().totals
     held = totals.waiting + totals.admitted + totals.environment_queued + totals.environment_running
+    held += totals.resident_queued + totals.resident
     assert held == 0
     assert totals.finished + totals.withdrawn == totals.samples
     assert totals.finished >= 4
@@ -209,6 +213,30 @@ def test_a_step_out_of_order_changes_nothing(make: Any) -> None:
             pass
 
 
+def test_the_wait_for_a_resident_slot_is_told_to_the_sample(make: Any) -> None:
+    gate = make(sample_concurrency=2, resident_concurrency=1)
+    begun, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with gate.sample("holder") as sample, sample.resident():
+            begun.set()
+            assert release.wait(10)
+
+    with ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(hold)
+        assert begun.wait(10)
+        with gate.sample("waiter") as sample:
+            threading.Timer(0.05, release.set).start()
+            with sample.resident() as held, pytest.raises(TransitionError, match="holds a resident slot"):
+                sample.resident().__enter__()
+            assert sample.resident_wait_s == held.queue_s > 0.02
+            with sample.environment(), pytest.raises(TransitionError, match="in an environment stage"):
+                sample.resident().__enter__()
+        holding.result()
+    gate.close()
+    assert gate.report().samples["waiter"].resident_wait_s == pytest.approx(held.queue_s)
+
+
 def test_a_failed_turn_may_be_tried_again(make: Any) -> None:
     gate = make(sample_concurrency=1)
     with gate.sample("one") as sample:
@@ -222,23 +250,6 @@ def test_a_failed_turn_may_be_tried_again(make: Any) -> None:
     assert times.turns == 1
     assert times.failed_inference_s > 0
     assert times.state == "finished"
-
-
-def test_resident_slots_are_shared_and_their_waits_told(make: Any) -> None:
-    gate = make(sample_concurrency=8, resident_concurrency=2)
-    living = Held()
-
-    def with_sandbox(name: str) -> float:
-        with gate.sample(name) as sample:
-            with sample.resident() as resident, living, sample.inference():
-                time.sleep(0.01)
-            assert sample.resident_wait_s == resident.queue_s
-            return sample.resident_wait_s
-
-    with ThreadPoolExecutor(8) as pool:
-        waits = list(pool.map(with_sandbox, [f"task-{n}" for n in range(8)]))
-    assert living.most == 2
-    assert max(waits) > 0
 
 
 def test_a_gate_records_as_its_batch_does(make: Any, tmp_path: Path) -> None:

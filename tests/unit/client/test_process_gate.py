@@ -24,22 +24,22 @@ def test_each_variable_is_an_option() -> None:
         "CORESCHED_SAMPLE_CONCURRENCY": " 50 ",
         "CORESCHED_ENVIRONMENT_CONCURRENCY": "3",
         "CORESCHED_ENVIRONMENT_POLICY": "fcfs",
+        "CORESCHED_RESIDENT_CONCURRENCY": "20",
         "CORESCHED_BAND_S": "10",
         "CORESCHED_BUCKET_S": "0.5",
         "CORESCHED_WORKERS": "http://a:1, http://b:1",
         "CORESCHED_LOAD_BOUND": "1.5",
-        "CORESCHED_RESIDENT_CONCURRENCY": "20",
         "CORESCHED_RECORD": "runs/monday",
     }
     assert gate_options(embedded) == {
         "sample_concurrency": 50,
         "environment_concurrency": 3,
         "environment_policy": "fcfs",
+        "resident_concurrency": 20,
         "band_s": 10.0,
         "bucket_s": 0.5,
         "workers": ["http://a:1", "http://b:1"],
         "load_bound": 1.5,
-        "resident_concurrency": 20,
         "record": "runs/monday",
     }
     names = ("service", "batch", "ca", "certificate", "key")
@@ -56,6 +56,10 @@ def test_each_variable_is_an_option() -> None:
         ({"SAMPLE_CONCURRENCY": "0"}, "CORESCHED_SAMPLE_CONCURRENCY must be a whole number .* got '0'"),
         ({"SAMPLE_CONCURRENCY": "many"}, "got 'many'"),
         ({"ENVIRONMENT_POLICY": "lifo"}, "CORESCHED_ENVIRONMENT_POLICY must be caas or fcfs, got 'lifo'"),
+        (
+            {"RESIDENT_CONCURRENCY": "1.5"},
+            "CORESCHED_RESIDENT_CONCURRENCY must be a whole number .* got '1.5'",
+        ),
         ({"BAND_S": "nan"}, "CORESCHED_BAND_S must be a number of seconds above 0, got 'nan'"),
         ({"LOAD_BOUND": "0.5"}, "CORESCHED_LOAD_BOUND must be a number of at least 1, got '0.5'"),
         ({"WORKERS": "http://a,,"}, "CORESCHED_WORKERS must be base URLs separated by commas, each once"),
