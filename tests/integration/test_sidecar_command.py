@@ -7,7 +7,7 @@ import json
 import re
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,14 +31,16 @@ def call(tool: str, **arguments: Any) -> dict[str, Any]:
     return {"name": tool, "arguments": arguments}
 
 
-def script(tasks: list[str], *turns: list[dict[str, Any]]) -> str:
-    """Each task makes the same calls, with its name among their arguments."""
+def script(tasks: list[str], turns: Sequence[list[dict[str, Any]]], named: bool) -> str:
+    """Each task makes the same calls, if `named` with its name among their arguments."""
     lines = []
     for task in tasks:
         replies: list[dict[str, Any]] = [
             {
                 "content": f"turn {n}",
-                "tool_calls": [call(c["name"], task=task, **c["arguments"]) for c in calls],
+                "tool_calls": [
+                    call(c["name"], **({"task": task} if named else {}), **c["arguments"]) for c in calls
+                ],
             }
             for n, calls in enumerate(turns)
         ]
@@ -119,16 +121,17 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(folder: Path, *turns: list[dict[str, Any]], tasks: list[str] = TASKS) -> AsyncIterator[Bench]:
+async def bench(
+    folder: Path, *turns: list[dict[str, Any]], tasks: list[str] = TASKS, named: bool = True
+) -> AsyncIterator[Bench]:
     path, log = folder / "script.jsonl", folder / "requests.jsonl"
-    path.write_text(script(tasks, *turns))
+    path.write_text(script(tasks, turns, named))
     options = ("--speed", "100", "--served-model-name", "m", "--script", str(path), "--request-log", str(log))
     with running_worker(*options) as (url, _):
         yield Bench(url, log)
 
 
-@pytest.mark.parametrize("parallel", [False, True])
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("parallel", "stream"), [(False, False), (True, True)])
 async def test_every_call_is_matched_and_no_stage_is_beyond_the_cap(
     tmp_path: Path, parallel: bool, stream: bool
 ) -> None:
@@ -166,13 +169,7 @@ async def test_retried_timed_out_failed_changed_and_abandoned_calls_keep_their_t
 
 
 async def test_the_same_call_of_every_task_is_made_once_for_each(tmp_path: Path) -> None:
-    path = tmp_path / "script.jsonl"
-    async with bench(tmp_path) as processes:
-        pass
-    replies = [{"tool_calls": [call("work", ms=10)]}, {"content": "done"}]
-    path.write_text("\n".join(json.dumps({"match": task, "replies": replies}) for task in TASKS))
-    with running_worker("--speed", "100", "--served-model-name", "m", "--script", str(path)) as (url, _):
-        processes.worker = url
+    async with bench(tmp_path, [call("work", ms=10)], named=False) as processes:
         run = await processes.run()
     assert Counter(call["label"] for call in run.tools["calls"]) == dict.fromkeys(TASKS, 1)
     assert run.tools["most_calls"] <= CONCURRENCY
