@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from importlib import metadata
 
 from coresched_engine.places import Place, names_in_init, resolve
@@ -33,7 +34,7 @@ PLACES = (
     Place("inspect_ai.util.suspend_working_limit", ()),
 )
 
-_ATTEMPT_OPTIONS = ("create_sample_state", "task_name", "attempt")
+_ATTEMPT_OPTIONS = ("create_sample_state", "task_name", "attempt", "run_id")
 _LIMIT_FIELDS = ("_start_time", "_end_time")
 _NAMES = ("inspect_ai.util._limit.time_limit_tree", "inspect_ai._util.working._untracked_sandbox_execs")
 
@@ -47,8 +48,8 @@ def missing() -> list[str]:
     found = [reason for place in PLACES for reason in place.differences()]
     attempt = resolve(ATTEMPT)
     if attempt is not None:
-        takes = getattr(attempt, "__kwdefaults__", None), attempt.__code__.co_varnames
-        found += [f"{ATTEMPT} takes no {name}" for name in _ATTEMPT_OPTIONS if name not in takes[1]]
+        takes = inspect.signature(attempt).parameters
+        found += [f"{ATTEMPT} takes no {name}" for name in _ATTEMPT_OPTIONS if name not in takes]
     fields = names_in_init(_LIMIT)
     found += [f"{_LIMIT} has no {name}" for name in _LIMIT_FIELDS if name not in fields]
     found += [f"{name} does not exist" for name in _NAMES if resolve(name) is None]

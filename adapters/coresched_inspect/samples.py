@@ -32,6 +32,7 @@ class GatedSample:
         self.stages = Stages(sample, off_the_clock, self.note)
         self.failed = False
         """Whether inspect has ended the attempt with an error."""
+        self.is_over = False
         self._store: Any = None
         self._limited_residence = limited_residence
         self._resident_wait_s: float | None = None
@@ -81,8 +82,9 @@ _current: ContextVar[GatedSample | None] = ContextVar("coresched_inspect_sample"
 
 
 def sample_of_context() -> GatedSample | None:
-    """The attempt that this context is a part of, if it is gated."""
-    return _current.get()
+    """The attempt that this context is a part of, if it is gated and not over."""
+    gated = _current.get()
+    return None if gated is None or gated.is_over else gated
 
 
 def label_of(task: str, sample: object, epoch: int, attempt: int, uuid: str) -> str:
@@ -136,6 +138,7 @@ async def _admitted(gate: Gate, label: str, run: str) -> AsyncIterator[None]:
         raise
     finally:
         _current.set(None)
+        gated.is_over = True  # for tasks that began in it and go on
         if gated.failed and kind is None:  # inspect keeps the error to itself
             kind = Exception
         with anyio.CancelScope(shield=True):
