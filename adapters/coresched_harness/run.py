@@ -33,9 +33,9 @@ def open_gate(harness: str) -> Gate | None:
     """
     try:
         gate = process_gate()
-    except (InputError, ServiceError) as error:
+    except (ValueError, ServiceError) as error:
         say(f"error: {error}")
-        raise SystemExit(2 if isinstance(error, InputError) else 1) from None
+        raise SystemExit(2 if isinstance(error, ValueError) else 1) from None
     if gate is None:
         say(f"off: neither {_VARIABLES} is set; this is plain {harness}")
     return gate

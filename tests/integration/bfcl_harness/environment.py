@@ -1,7 +1,8 @@
-"""BFCL's environment for these tests; `CORESCHED_BFCL_EVAL_PYTHON` names another interpreter."""
+"""BFCL's environment for these tests."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from integration.engines.environment import COMPILED_ONCE, EngineEnvironment
@@ -30,7 +31,6 @@ BFCL = EngineEnvironment(
 
 def package() -> Path:
     """The folder of bfcl_eval, with its data. Skips the test where the environment cannot be had."""
-    python = BFCL.python()
-    lines = next(python.parents[1].glob("lib/*/site-packages/engine.pth")).read_text().splitlines()
-    site = Path(lines[0].split("'")[1])
-    return site / "bfcl_eval"
+    look = "import importlib.util; print(importlib.util.find_spec('bfcl_eval').origin)"
+    found = subprocess.run([BFCL.python(), "-c", look], capture_output=True, text=True, check=True)
+    return Path(found.stdout.strip()).parent

@@ -30,6 +30,13 @@ def wait_until(what: Callable[[], object], patience_s: float = 60) -> None:
         time.sleep(0.05)
 
 
+def assert_only_whole_rows(project: Project) -> None:
+    """Of the cases that had ended before the run was cut short, and not of all."""
+    rows = project.rows("rows")
+    assert len(rows) < len(CASES)
+    assert not any("traceback" in row for row in rows.values())
+
+
 def test_cases_that_fail_give_their_slots_back(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen: each connection is refused
@@ -56,14 +63,12 @@ def test_an_interrupted_run_stops_soon_and_is_gone_on_with(tmp_path: Path) -> No
             os.kill(process.pid, signal.SIGINT)
             assert process.wait(60) != 0
         errors.seek(0)
-        assert "none finished" in errors.read().decode()
-        before = len(jsonl(tmp_path / "requests.jsonl"))
-        assert before < len(CASES) * 2  # no more than what was under way
-        assert not project.rows("rows")
+        assert "coresched: C_S=4 C_E=1" in errors.read().decode()
+        assert_only_whole_rows(project)
         done = project.run(*words, **{**GATE, "CORESCHED_SAMPLE_CONCURRENCY": "8"})
     assert done.returncode == 0, done.stderr
     assert sorted(project.rows("rows")) == CASES
-    assert "8 samples finished" in done.stderr
+    assert not any("traceback" in row for row in project.rows("rows").values())
 
 
 def test_processes_share_the_capacities_of_a_service(tmp_path: Path) -> None:
@@ -94,7 +99,7 @@ def test_processes_share_the_capacities_of_a_service(tmp_path: Path) -> None:
 
 def test_a_batch_that_is_closed_ends_the_run_and_leaves_no_false_rows(tmp_path: Path) -> None:
     with ExitStack() as stack:
-        url = stack.enter_context(scripted_worker(tmp_path, right_answers(package(), CASES), speed=4))
+        url = stack.enter_context(scripted_worker(tmp_path, right_answers(package(), CASES), speed=1))
         address, _ = stack.enter_context(served())
         errors = stack.enter_context(tempfile.TemporaryFile())
         project = Project(tmp_path / "project", url)
@@ -113,7 +118,7 @@ def test_a_batch_that_is_closed_ends_the_run_and_leaves_no_false_rows(tmp_path: 
         assert process.wait(60) == 1
         errors.seek(0)
         assert "the same command goes on" in errors.read().decode()
-    assert not project.rows("rows")
+    assert_only_whole_rows(project)
 
 
 def test_an_unknown_bfcl_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
