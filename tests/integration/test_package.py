@@ -53,11 +53,14 @@ def test_the_wheel_is_complete_installs_and_runs(sdist: Path, tmp_path: Path) ->
     packages = {name.split("/")[0].split("-")[0] for name in names}
     assert packages == {
         "coresched",
+        "coresched_bfcl",
         "coresched_engine",
+        "coresched_harness",
         "coresched_inspect",
         "coresched_miniswe",
         "coresched_sglang",
         "coresched_simdevice",
+        "coresched_tau2",
         "coresched_vllm",
     }
     compiled = {name.split(".")[0] for name in names if name.endswith(".so")}
