@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Final
 
 from coresched.lab.simulator.routers.router import Fleet, Router
@@ -37,6 +38,7 @@ class Preble(Router):
         self._last_prompt: dict[int, int] = {}
         self._window: deque[tuple[float, int, int, int]] = deque()
         self._recent: dict[int, _Recent] = {}
+        self._missed_s: list[dict[int, float]] = [{} for _ in range(fleet.workers)]  # by sample
         self._started_s: dict[int, float] = {}
         self._decoded_s = 0.0
         self._decoded = 0
@@ -46,11 +48,14 @@ class Preble(Router):
         sent = self._last_prompt.get(sample, 0)
         new = prompt_tokens - sent
         if new >= sent:
+            if sample in self._worker_of:
+                self._missed_s[self._worker_of[sample]].pop(sample, None)
             work = self._work_s(in_flight)
             self._worker_of[sample] = work.index(min(work))
         self._first_prompt.setdefault(sample, prompt_tokens)
         self._last_prompt[sample] = prompt_tokens
-        self._remember(now_s, sample, prompt_tokens, new)
+        self._window.append((now_s, sample, prompt_tokens, new))
+        self._count(sample, 1, prompt_tokens, new)
         return self._worker_of[sample]
 
     def started(self, sample: int, worker: int, now_s: float) -> None:
@@ -62,26 +67,26 @@ class Preble(Router):
 
     def _work_s(self, in_flight: Sequence[int]) -> list[float]:
         decode_s = self._decoded_s / self._decoded if self._decoded else 0.0
-        work = [load * decode_s for load in in_flight]
-        for sample, recent in self._recent.items():
-            prompt = self._first_prompt[sample]
-            missed = recent.new_tokens / recent.prompt_tokens * recent.turns
-            work[self._worker_of[sample]] += missed * self._fleet.prefill_s(prompt, prompt)
-        return work
-
-    def _remember(self, now_s: float, sample: int, prompt_tokens: int, new_tokens: int) -> None:
-        self._window.append((now_s, sample, prompt_tokens, new_tokens))
-        recent = self._recent.setdefault(sample, _Recent())
-        recent.turns += 1
-        recent.prompt_tokens += prompt_tokens
-        recent.new_tokens += new_tokens
+        return [
+            load * decode_s + fsum(missed_s.values())
+            for load, missed_s in zip(in_flight, self._missed_s, strict=True)
+        ]
 
     def _forget(self, before_s: float) -> None:
         while self._window and self._window[0][0] < before_s:
             _, sample, prompt_tokens, new_tokens = self._window.popleft()
-            recent = self._recent[sample]
-            recent.turns -= 1
-            recent.prompt_tokens -= prompt_tokens
-            recent.new_tokens -= new_tokens
-            if not recent.turns:
-                del self._recent[sample]
+            self._count(sample, -1, -prompt_tokens, -new_tokens)
+
+    def _count(self, sample: int, turns: int, prompt_tokens: int, new_tokens: int) -> None:
+        recent = self._recent.setdefault(sample, _Recent())
+        recent.turns += turns
+        recent.prompt_tokens += prompt_tokens
+        recent.new_tokens += new_tokens
+        missed_s = self._missed_s[self._worker_of[sample]]
+        if not recent.turns:
+            del self._recent[sample]
+            missed_s.pop(sample, None)
+            return
+        first = self._first_prompt[sample]
+        missed = recent.new_tokens / recent.prompt_tokens * recent.turns
+        missed_s[sample] = missed * self._fleet.prefill_s(first, first)

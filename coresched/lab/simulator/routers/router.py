@@ -46,7 +46,10 @@ class Router(ABC):
         """The worker for a sample's next turn. ``in_flight`` has each worker's requests, this one not yet."""
 
     def started(self, sample: int, worker: int, now_s: float) -> None:  # noqa: B027  # most need no such news
-        """The first token of the sample's turn has come back: seen where answers are streamed."""
+        """The first token of the sample's turn came back at ``now_s``: seen where answers are streamed.
+
+        Workers of a lockstep run tell it when the turn ends.
+        """
 
     def ended(self, sample: int, worker: int, now_s: float) -> None:  # noqa: B027
         """The sample's turn has ended; ``place`` has it no longer in flight."""
