@@ -123,7 +123,6 @@ def test_absent_durations_are_refused_unless_assumed(
 
 def test_a_model_file_of_ones_own(trace: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from coresched.lab.simulator.model import load_worker_model
-from coresched.lab.simulator.settings import ENVIRONMENT_POLICIES, ROUTERS, WORKER_POLICIES
 
     model = msgspec.structs.replace(load_worker_model(), name="mine", pool_tokens=500_000)
     (folder / "mine.json").write_bytes(msgspec.json.encode(model))
