@@ -30,6 +30,8 @@ EnvironmentPolicy = Literal["fcfs", "caas"]
 WORKER_POLICIES: Final[tuple[WorkerPolicy, ...]] = get_args(WorkerPolicy)
 COMPILED_ROUTERS: Final[tuple[CompiledRouting, ...]] = get_args(CompiledRouting)
 ROUTERS: Final[tuple[Routing, ...]] = get_args(Routing)
+LOAD_BOUNDED: Final = ("lbch", "prefix-hash", "prefix-hash-strict", "bounded-ring", "sticky-bounded")
+"""The routers that ``load_bound`` is for."""
 ENVIRONMENT_POLICIES: Final[tuple[EnvironmentPolicy, ...]] = get_args(EnvironmentPolicy)
 
 MOST_WORKERS: Final = 1024
