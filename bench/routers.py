@@ -40,9 +40,9 @@ PRESSURE: Final = 1.5
 """Of the samples that fit into the memory of the generated cases' workers, how many are admitted."""
 
 NOTES = (
-    "Each seed is another batch, in another order, with other labels. min: makespan in",
-    "minutes. % of lbch: how much longer than with lbch on the same seed, the median",
-    "and its 95 % interval. The rest are medians: reuse, imbalance of requests (%),",
+    "Each seed is another batch, in another order, with other labels. min: makespan",
+    "in minutes. % of lbch: how much longer than with lbch on the same seed, median",
+    "and 95 % interval. The rest are medians: reuse, imbalance of requests (%),",
     "turns served elsewhere than the one before, makespan over its lower bound.",
 )
 

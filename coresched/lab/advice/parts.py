@@ -29,7 +29,8 @@ UNBOUNDED_ROUTERS: Final[tuple[Routing, ...]] = (
     "power-of-two",
     "sticky-least-loaded",
 )
-"""Tried beside LBCH: those of which `recipe` knows how to start a router that exists."""
+BOUNDED_ROUTERS: Final[tuple[Routing, ...]] = ("lbch", "sticky-bounded")
+"""Of the routers, those that `recipe` knows how to start."""
 LOAD_BOUNDS: Final = (1.1, 1.25, 1.5)
 LABEL_FACTORS: Final = (1.0, 1.25, 1.5)
 BANDS_S: Final = (10.0, 30.0, 120.0)
@@ -88,7 +89,8 @@ def alternatives(settings: RunSettings, part: str, capacity: Capacity, samples: 
         if workers == 1:
             return
         yield from (replace(settings, routing=name) for name in UNBOUNDED_ROUTERS)
-        yield from (replace(settings, routing="lbch", load_bound=bound) for bound in LOAD_BOUNDS)
+        for name in BOUNDED_ROUTERS:
+            yield from (replace(settings, routing=name, load_bound=bound) for bound in LOAD_BOUNDS)
     elif part == "order":
         yield from (replace(settings, worker_policy=name) for name in ("fcfs", "lpm", "dfs-weight"))
         for factor in LABEL_FACTORS:

@@ -50,10 +50,13 @@ def _router(settings: RunSettings) -> Step:
     urls = [f"http://WORKER{number}:30000" for number in range(min(settings.workers, 3))]
     if settings.workers > 3:
         urls.append("...")
-    if settings.routing in ("lbch", "consistent-hash"):
-        bound = settings.load_bound if settings.routing == "lbch" else AT_HOME_BOUND
+    if settings.routing in ("lbch", "consistent-hash", "sticky-bounded"):
+        bound = AT_HOME_BOUND if settings.routing == "consistent-hash" else settings.load_bound
+        router = " --router sticky-bounded" if settings.routing == "sticky-bounded" else ""
         workers = " ".join(url if url == "..." else f"--worker {url}" for url in urls)
-        return Step(front, f"coresched gateway --listen 127.0.0.1:8080 {workers} --load-bound {bound:g}")
+        return Step(
+            front, f"coresched gateway --listen 127.0.0.1:8080 {workers}{router} --load-bound {bound:g}"
+        )
     if settings.routing == "sticky-least-loaded":
         return Step(
             f"{front} (no router of coresched: the label of each turn must be its X-Session-ID header, and "

@@ -134,7 +134,7 @@ def test_what_is_set_today_is_checked(text: str, said: str) -> None:
 def test_every_step_of_a_recipe_can_be_taken(workers: int) -> None:
     policies = ("fcfs", "lpm", "routing-prefix")
     for order, routing, environment, limit in product(
-        policies, ("cache-aware", "consistent-hash", "lbch"), ("fcfs", "caas"), (None, 3)
+        policies, ("cache-aware", "consistent-hash", "lbch", "sticky-bounded"), ("fcfs", "caas"), (None, 3)
     ):
         chosen = settings(
             workers=workers,
@@ -149,7 +149,8 @@ def test_every_step_of_a_recipe_can_be_taken(workers: int) -> None:
         if routing != "cache-aware":
             front = steps["in front of the workers"]
             arguments = build_parser().parse_args(front.replace(" ...", "").split()[1:])
-            assert arguments.load_bound == (1.25 if routing == "lbch" else 1e6)
+            assert arguments.load_bound == (1e6 if routing == "consistent-hash" else 1.25)
+            assert arguments.router == ("sticky-bounded" if routing == "sticky-bounded" else "lbch")
         batch = eval(steps["in the harness"], {"coresched": __import__("coresched")})
         assert isinstance(batch, Batch)
         pairs = steps["or, for the adapters of harnesses, in the environment"].split()
@@ -183,7 +184,7 @@ def test_a_router_of_another_project_is_named_as_such(routing: str, command: str
 def test_every_router_that_is_tried_can_be_started() -> None:
     capacity = Capacity.of(profile_of(workload(20)), MODEL)
     tried = {one.routing for one in alternatives(settings(), "routing", capacity, 20)}
-    assert {"lbch", "sticky-least-loaded", "power-of-two"} <= tried
+    assert {"lbch", "sticky-bounded", "sticky-least-loaded", "power-of-two"} <= tried
     for routing in tried:
         (step,) = recipe(settings(routing=routing), ["routing"])
         assert step.text.startswith(("coresched gateway", "vllm-router", "python -m sglang_router"))

@@ -170,9 +170,9 @@ def test_autellix_spreads_short_prompts_and_keeps_long_ones_together() -> None:
     assert place(routes, 0, [0, 1, 9], 2_048) == 0
 
 
-def test_sticky_bounded_leaves_only_above_the_bound_of_lbch_and_stays_where_it_went() -> None:
+def test_sticky_bounded_counts_the_requests_in_flight_itself() -> None:
     routes = router("sticky-bounded")
-    assert [place(routes, sample, [0, 0, 0]) for sample in range(3)] == [0, 1, 2]
-    assert place(routes, 0, [5, 3, 3]) == 0  # 5 <= 1.25 * 12 / 3
-    assert place(routes, 0, [6, 3, 2]) == 2  # 6 > 5
-    assert place(routes, 0, [1, 1, 1]) == 2  # 1 <= 1.25 * 4 / 3
+    assert [place(routes, sample, []) for sample in range(3)] == [0, 1, 2]
+    assert place(routes, 0, []) == 0  # 1 <= 1.25 * 4 / 3
+    routes.ended(1, 1, 1.0)
+    assert place(routes, 0, []) == 1  # 2 > 1.25 * 4 / 3
