@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from bench import capacity, gateway, overhead, replay, service, simulator
+from bench import capacity, gateway, overhead, replay, routers, service, simulator
 from bench.chaos import parser as chaos
 from bench.engine_batch import sglang_command as sglang_batch
 from bench.engine_batch import vllm_command as vllm_batch
@@ -31,6 +31,7 @@ def build_parser() -> CommandParser:
         gateway,
         capacity,
         paper,
+        routers,
         replay,
         chaos,
         sglang_batch,

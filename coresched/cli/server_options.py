@@ -23,6 +23,9 @@ def add_metrics(parser: CommandParser, *, shows: str) -> None:
     )
 
 
+DEFAULT_VIRTUAL_NODES = 128
+
+
 def add_routing(parser: CommandParser) -> None:
     """Load bound and hash ring of LBCH."""
     parser.add_argument(
@@ -35,7 +38,7 @@ def add_routing(parser: CommandParser) -> None:
     parser.add_argument(
         "--virtual-nodes",
         type=count,
-        default=128,
+        default=DEFAULT_VIRTUAL_NODES,
         metavar="N",
         help="points on the hash ring per unit of weight, at most 65536 (default %(default)s)",
     )

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from rich.console import Console
 
@@ -15,6 +15,7 @@ from coresched.cli.options import add_output_options, add_run_options
 from coresched.cli.parser import CommandParser, add_command, number
 from coresched.errors import InputError
 from coresched.lab.ladder import NAMES
+from coresched.lab.policies import policy_lines
 from coresched.lab.simulator.model import DEFAULT_MODEL
 from coresched.lab.simulator.workload import build_workload
 from coresched.trajectory.reader import load_trajectories
@@ -68,11 +69,26 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="NAME,...",
         help=f"only these runs, the first of which is the reference (default: {','.join(NAMES)})",
     )
+    parser.add_argument(
+        "--list-policies",
+        action=ListPolicies,
+        nargs=0,
+        help="say what each policy of the simulator does, routers of other projects among them, and exit",
+    )
     engine = parser.add_argument_group("the engine (--worker sglang, vllm)")
     add_device_options(engine, required=False)
     parser.take_flags(FLAGS_HELP)
     add_output_options(parser, report="coresched-report.html")
     parser.set_defaults(run=run)
+
+
+class ListPolicies(argparse.Action):
+    """Needs no trace, as --help does not."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        for line in policy_lines():
+            print(line)
+        parser.exit()
 
 
 def run_names(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The scheduling core: compiled, without I/O and without a clock of its own."""
+"""The scheduling core: without I/O and without a clock of its own, and compiled but for one router."""
 
 from coresched.core.attached import AttachedOrder
 from coresched.core.chain import ChainAdvancingQueue
@@ -6,6 +6,7 @@ from coresched.core.gaps import TurnGaps
 from coresched.core.prefix import RoutingPrefixPolicy, Waiting
 from coresched.core.residency import ResidencyPolicy
 from coresched.core.ring import LoadBoundedRouter
+from coresched.core.sticky import StickyBoundedRouter
 
 __all__ = [
     "AttachedOrder",
@@ -13,6 +14,7 @@ __all__ = [
     "LoadBoundedRouter",
     "ResidencyPolicy",
     "RoutingPrefixPolicy",
+    "StickyBoundedRouter",
     "TurnGaps",
     "Waiting",
 ]

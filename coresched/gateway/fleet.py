@@ -1,16 +1,19 @@
-"""Which worker takes a request: LBCH over the healthy workers, and what is in flight on each."""
+"""Which worker takes a request: a router over the healthy workers, and what is in flight on each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from coresched.core.imbalance import RequestImbalance
 from coresched.core.ring import LoadBoundedRouter
 from coresched.core.shares import check_share
+from coresched.core.sticky import StickyBoundedRouter
 from coresched.gateway.workers import Worker
 from coresched.metrics.histogram import DECISION_S, Histogram
+
+RouterName = Literal["lbch", "sticky-bounded"]
 
 
 class NoWorkerError(LookupError):
@@ -27,10 +30,11 @@ class Imbalance(NamedTuple):
 
 
 class Fleet:
-    """The workers, the ring over all of them, and who is out at present.
+    """The workers, the router over all of them, and who is out at present.
 
     A worker that is out keeps its points on the ring and is only excluded, so that no label but its own
-    moves, and these come home with it. For one event loop.
+    moves, and these come home with it. With the router sticky-bounded, which has no ring, they stay where
+    they went. For one event loop.
     """
 
     on_route: Callable[[str, str], None] | None = None
@@ -40,6 +44,7 @@ class Fleet:
         self,
         workers: Sequence[Worker],
         *,
+        router: RouterName = "lbch",
         load_bound: float = 1.25,
         virtual_nodes: int = 128,
         failures_to_out: int = 3,
@@ -57,7 +62,11 @@ class Fleet:
         self.workers = tuple(workers)
         self._by_name = {worker.name: worker for worker in workers}
         weights = {worker.name: worker.weight for worker in workers}
-        self._router = LoadBoundedRouter(weights, load_bound, virtual_nodes)
+        self._router: LoadBoundedRouter | StickyBoundedRouter
+        if router == "lbch":
+            self._router = LoadBoundedRouter(weights, load_bound, virtual_nodes)
+        else:
+            self._router = StickyBoundedRouter(weights, load_bound)
         self._failures_to_out = failures_to_out
         self._notify = notify
         self._clock = clock
@@ -77,6 +86,7 @@ class Fleet:
             exclude = tuple({*exclude, *(worker.name for worker in failed)})
         if exclude and len(exclude) == len(self.workers):
             raise NoWorkerError
+        home = self._router.home(label)  # before it moves
         worker = self._by_name[self._router.route(label, exclude)]
         now = self._clock()
         self.decision_s.observe(now - began)
@@ -85,8 +95,7 @@ class Fleet:
         worker.requests += 1
         if failed:
             worker.retries += 1
-        home = self._router.home(label)
-        if home != worker.name:
+        if home is not None and home != worker.name:
             self._by_name[home].spilled += 1
         if self.on_route is not None:
             self.on_route(label, worker.name)

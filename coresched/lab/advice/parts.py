@@ -9,7 +9,7 @@ from coresched.capacity.profile import WorkloadProfile
 from coresched.errors import InputError
 from coresched.lab.plans import at_ratio, by_paper, by_peak
 from coresched.lab.simulator.model import WorkerModel
-from coresched.lab.simulator.settings import RunSettings
+from coresched.lab.simulator.settings import LOAD_BOUNDED, Routing, RunSettings
 
 PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "admission": ("sample_concurrency",),
@@ -23,7 +23,16 @@ PARTS: Final[Mapping[str, tuple[str, ...]]] = {
 CONCURRENCY_FACTORS: Final = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 """Of as many samples as fit into the workers' memory, or as there are."""
 RATIO_FACTORS: Final = (0.75, 1.0, 1.5)
+UNBOUNDED_ROUTERS: Final[tuple[Routing, ...]] = (
+    "cache-aware",
+    "consistent-hash",
+    "power-of-two",
+    "sticky-least-loaded",
+)
+"""Of the routers without a load bound, those that `recipe` knows how to start."""
 LOAD_BOUNDS: Final = (1.1, 1.25, 1.5)
+STICKY_BOUND: Final = 1.25
+"""One is enough: with another, the makespan differs by no more than another order of the batch makes."""
 LABEL_FACTORS: Final = (1.0, 1.25, 1.5)
 BANDS_S: Final = (10.0, 30.0, 120.0)
 
@@ -49,7 +58,7 @@ class Capacity:
 def part_of(settings: RunSettings, part: str) -> dict[str, Any]:
     """The settings of one part; what does not matter for it is left out."""
     values = {name: getattr(settings, name) for name in PARTS[part]}
-    if settings.routing != "lbch":
+    if settings.routing not in LOAD_BOUNDED:
         values.pop("load_bound", None)
     if settings.worker_policy != "routing-prefix":
         values.pop("label_capacity", None)
@@ -80,9 +89,9 @@ def alternatives(settings: RunSettings, part: str, capacity: Capacity, samples: 
     elif part == "routing":
         if workers == 1:
             return
-        yield replace(settings, routing="cache-aware")
-        yield replace(settings, routing="consistent-hash")
+        yield from (replace(settings, routing=name) for name in UNBOUNDED_ROUTERS)
         yield from (replace(settings, routing="lbch", load_bound=bound) for bound in LOAD_BOUNDS)
+        yield replace(settings, routing="sticky-bounded", load_bound=STICKY_BOUND)
     elif part == "order":
         yield from (replace(settings, worker_policy=name) for name in ("fcfs", "lpm", "dfs-weight"))
         for factor in LABEL_FACTORS:

@@ -8,6 +8,12 @@ from coresched.lab.simulator.settings import RunSettings
 
 AT_HOME_BOUND: Final = 1e6
 """A load bound that no load exceeds, so that every trajectory stays at home."""
+SGLANG_ROUTER: Final = {
+    "cache-aware": "cache_aware",
+    "power-of-two": "power_of_two",
+    "round-robin": "round_robin",
+}
+"""SGLang's own router, and what it calls its policies."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +46,31 @@ def _worker(settings: RunSettings) -> str:
 
 
 def _router(settings: RunSettings) -> Step:
-    if settings.routing in ("lbch", "consistent-hash"):
-        bound = settings.load_bound if settings.routing == "lbch" else AT_HOME_BOUND
-        workers = " ".join(
-            f"--worker http://WORKER{number}:30000" for number in range(min(settings.workers, 3))
-        )
-        more = " ..." if settings.workers > 3 else ""
+    front = "in front of the workers"
+    urls = [f"http://WORKER{number}:30000" for number in range(min(settings.workers, 3))]
+    if settings.workers > 3:
+        urls.append("...")
+    if settings.routing in ("lbch", "consistent-hash", "sticky-bounded"):
+        bound = AT_HOME_BOUND if settings.routing == "consistent-hash" else settings.load_bound
+        router = " --router sticky-bounded" if settings.routing == "sticky-bounded" else ""
+        workers = " ".join(url if url == "..." else f"--worker {url}" for url in urls)
         return Step(
-            "in front of the workers",
-            f"coresched gateway --listen 127.0.0.1:8080 {workers}{more} --load-bound {bound:g}",
+            front, f"coresched gateway --listen 127.0.0.1:8080 {workers}{router} --load-bound {bound:g}"
         )
-    return Step("in front of the workers", f"a router of the kind {settings.routing}, such as SGLang's own")
+    if settings.routing == "sticky-least-loaded":
+        return Step(
+            f"{front} (no router of coresched: the label of each turn must be its X-Session-ID header, and "
+            "the end of a trajectory POST /finish_session?session_id=LABEL)",
+            f"vllm-router --port 8080 --policy sticky_least_loaded --worker-urls {' '.join(urls)}",
+        )
+    if settings.routing in SGLANG_ROUTER:
+        policy = SGLANG_ROUTER[settings.routing]
+        return Step(
+            f"{front} (no router of coresched)",
+            f"python -m sglang_router.launch_router --port 8080 --policy {policy} "
+            f"--worker-urls {' '.join(urls)}",
+        )
+    return Step(front, f"a router of the kind {settings.routing}")
 
 
 def _harness(settings: RunSettings) -> str:

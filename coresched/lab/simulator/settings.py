@@ -8,11 +8,30 @@ from typing import ClassVar, Final, Literal, get_args
 from coresched.errors import InputError
 
 WorkerPolicy = Literal["fcfs", "lpm", "dfs-weight", "routing-prefix"]
-Routing = Literal["round-robin", "cache-aware", "consistent-hash", "lbch"]
+CompiledRouting = Literal["round-robin", "cache-aware", "consistent-hash", "lbch"]
+"""Routers with a twin in plain Python."""
+PlainRouting = Literal[
+    "power-of-two",
+    "least-loaded",
+    "prefix-hash",
+    "prefix-hash-strict",
+    "bounded-ring",
+    "sticky-least-loaded",
+    "sticky-table",
+    "dualmap",
+    "preble",
+    "autellix-locality",
+    "sticky-bounded",
+]
+"""Routers of `routers`, each in plain Python alone."""
+Routing = Literal[CompiledRouting, PlainRouting]
 EnvironmentPolicy = Literal["fcfs", "caas"]
 
 WORKER_POLICIES: Final[tuple[WorkerPolicy, ...]] = get_args(WorkerPolicy)
+COMPILED_ROUTERS: Final[tuple[CompiledRouting, ...]] = get_args(CompiledRouting)
 ROUTERS: Final[tuple[Routing, ...]] = get_args(Routing)
+LOAD_BOUNDED: Final = ("lbch", "prefix-hash", "prefix-hash-strict", "bounded-ring", "sticky-bounded")
+"""The routers that ``load_bound`` is for."""
 ENVIRONMENT_POLICIES: Final[tuple[EnvironmentPolicy, ...]] = get_args(EnvironmentPolicy)
 
 MOST_WORKERS: Final = 1024
@@ -39,10 +58,10 @@ class RunSettings:
     """How one batch is scheduled.
 
     Counts are C_S (``sample_concurrency``), C_E (``environment_concurrency``, None for no cap), W
-    (``workers``) and C_A (``label_capacity``); ``state_ratio`` is r, ``load_bound`` is alpha of LBCH,
-    ``band_s`` and ``bucket_s`` are B and D_I of CAAS. ``seed`` 0 keeps the submission order and the labels of
-    the trace; any other seed shuffles the order and places the labels elsewhere on the hash ring. Raises
-    InputError naming the field, the value and the fix.
+    (``workers``) and C_A (``label_capacity``); ``state_ratio`` is r, ``load_bound`` is alpha of LBCH and of
+    the routers with a bound of that kind, ``band_s`` and ``bucket_s`` are B and D_I of CAAS. ``seed`` 0 keeps
+    the submission order and the labels of the trace; any other seed shuffles the order and places the labels
+    elsewhere on the hash ring. Raises InputError naming the field, the value and the fix.
     """
 
     name: str

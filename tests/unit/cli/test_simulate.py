@@ -14,6 +14,7 @@ import pytest
 
 from coresched.cli.main import main
 from coresched.lab.simulator.model import load_worker_model
+from coresched.lab.simulator.settings import ENVIRONMENT_POLICIES, ROUTERS, WORKER_POLICIES
 from coresched.trajectory.generator import generate
 from coresched.trajectory.writer import write_trajectories
 
@@ -40,6 +41,16 @@ def test_demo_prints_a_table_and_writes_the_report(folder: Path, capsys: pytest.
     assert max(len(line) for line in out.splitlines()) <= 80
     assert "</html>" in (folder / "coresched-demo.html").read_text()
     assert os.listdir(folder) == ["coresched-demo.html"]
+
+
+def test_every_policy_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["simulate", "--list-policies"])
+    assert exit_.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    named = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert named == [*ROUTERS, *WORKER_POLICIES, *ENVIRONMENT_POLICIES]
+    assert [line for line in lines if not line.startswith("  ")] == ["routing:", "worker:", "environment:"]
 
 
 def test_simulate_json_is_the_comparison_and_nothing_else(

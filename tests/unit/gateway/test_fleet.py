@@ -36,6 +36,24 @@ async def test_only_the_labels_of_a_worker_that_is_out_move_and_come_back() -> N
     assert said == ["worker http://b:1 is out: refused", "worker http://b:1 is back: it is healthy"]
 
 
+async def test_sticky_bounded_begins_on_the_least_loaded_and_stays_where_a_failure_sent_it() -> None:
+    fleet = Fleet([Worker(name) for name in NAMES], router="sticky-bounded")
+    began = [fleet.route(f"traj-{number}") for number in range(3)]
+    assert [worker.name for worker in began] == NAMES
+    for worker in began:
+        fleet.release(worker)
+    fleet.unreachable(fleet.workers[1], "refused")
+    moved = fleet.route("traj-1")
+    fleet.release(moved)
+    assert moved is not fleet.workers[1]
+    assert fleet.workers[1].spilled == 1
+    fleet.workers[1].recheck.clear()
+    fleet.check_passed(fleet.workers[1])
+    assert fleet.route("traj-1") is moved
+    assert fleet.in_flight()[moved.name] == moved.in_flight == 1
+    assert sum(worker.spilled for worker in fleet.workers) == 1
+
+
 async def test_routes_are_those_of_the_ring_and_counted() -> None:
     fleet = Fleet([Worker(NAMES[0]), Worker(NAMES[1], 2.5)], load_bound=1.5, virtual_nodes=64)
     routed: list[tuple[str, str]] = []

@@ -22,11 +22,12 @@ from coresched.lab.advice.recipe import recipe
 from coresched.lab.advice.search import search, without_idle_changes
 from coresched.lab.advice.trials import SEARCHED, Trials
 from coresched.lab.simulator.model import load_worker_model
-from coresched.lab.simulator.settings import RunSettings
+from coresched.lab.simulator.settings import LOAD_BOUNDED, ROUTERS, Routing, RunSettings
 from coresched.trajectory.generator import generate
 from coresched.trajectory.schema import Trajectory
 
 MODEL = load_worker_model("h20-tp4-hybrid-tight")
+SGLANG = "python -m sglang_router.launch_router"
 
 
 def workload(count: int = 60) -> list[Trajectory]:
@@ -133,7 +134,7 @@ def test_what_is_set_today_is_checked(text: str, said: str) -> None:
 def test_every_step_of_a_recipe_can_be_taken(workers: int) -> None:
     policies = ("fcfs", "lpm", "routing-prefix")
     for order, routing, environment, limit in product(
-        policies, ("cache-aware", "consistent-hash", "lbch"), ("fcfs", "caas"), (None, 3)
+        policies, ("cache-aware", "consistent-hash", "lbch", "sticky-bounded"), ("fcfs", "caas"), (None, 3)
     ):
         chosen = settings(
             workers=workers,
@@ -145,10 +146,11 @@ def test_every_step_of_a_recipe_can_be_taken(workers: int) -> None:
         steps = {step.what: step.text for step in recipe(chosen, PARTS)}
         assert f"--schedule-policy {order}" in steps["on each worker"]
         assert ("CORESCHED_LABEL_CAPACITY=40" in steps["on each worker"]) == (order == "routing-prefix")
-        front = steps["in front of the workers"]
         if routing != "cache-aware":
+            front = steps["in front of the workers"]
             arguments = build_parser().parse_args(front.replace(" ...", "").split()[1:])
-            assert arguments.load_bound == (1.25 if routing == "lbch" else 1e6)
+            assert arguments.load_bound == (1e6 if routing == "consistent-hash" else 1.25)
+            assert arguments.router == ("sticky-bounded" if routing == "sticky-bounded" else "lbch")
         batch = eval(steps["in the harness"], {"coresched": __import__("coresched")})
         assert isinstance(batch, Batch)
         pairs = steps["or, for the adapters of harnesses, in the environment"].split()
@@ -156,6 +158,41 @@ def test_every_step_of_a_recipe_can_be_taken(workers: int) -> None:
         assert options is not None
         assert options["sample_concurrency"] == 4
         assert options.get("environment_concurrency") == limit
+
+
+@pytest.mark.parametrize(
+    ("routing", "command"),
+    [
+        ("sticky-least-loaded", "vllm-router --port 8080 --policy sticky_least_loaded --worker-urls"),
+        (
+            "power-of-two",
+            "python -m sglang_router.launch_router --port 8080 --policy power_of_two --worker-urls",
+        ),
+        (
+            "cache-aware",
+            "python -m sglang_router.launch_router --port 8080 --policy cache_aware --worker-urls",
+        ),
+    ],
+)
+def test_a_router_of_another_project_is_named_as_such(routing: str, command: str) -> None:
+    (step,) = recipe(settings(routing=routing), ["routing"])
+    assert "no router of coresched" in step.what
+    assert step.text == f"{command} http://WORKER0:30000 http://WORKER1:30000"
+    assert ("/finish_session" in step.what) == (routing == "sticky-least-loaded")
+
+
+def test_every_router_that_is_tried_can_be_started() -> None:
+    capacity = Capacity.of(profile_of(workload(20)), MODEL)
+    tried = {one.routing for one in alternatives(settings(), "routing", capacity, 20)}
+    assert {"lbch", "sticky-bounded", "sticky-least-loaded", "power-of-two"} <= tried
+    for routing in tried:
+        (step,) = recipe(settings(routing=routing), ["routing"])
+        assert step.text.startswith(("coresched gateway", "vllm-router", "python -m sglang_router"))
+
+
+@pytest.mark.parametrize("routing", ROUTERS)
+def test_a_load_bound_is_told_of_the_routers_that_have_one(routing: Routing) -> None:
+    assert ("load_bound" in part_of(settings(routing=routing), "routing")) == (routing in LOAD_BOUNDED)
 
 
 def test_only_what_changes_is_a_step() -> None:

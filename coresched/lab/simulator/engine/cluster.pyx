@@ -48,7 +48,7 @@ cdef class Cluster(WorkerHost):
             band_s=settings.band_s,
             bucket_s=settings.bucket_s,
         )
-        self.router = RequestRouter(self.columns, settings)
+        self.router = RequestRouter(self.columns, settings, model.times)
         self.heap = EventHeap()
         self.worker_count = settings.workers
         self.turnaround_s = model.times.turnaround_s
@@ -144,7 +144,7 @@ cdef class Cluster(WorkerHost):
         cdef int worker
         self.coordinator.begin_inference(<Sample>self.sample_records[sample], t)
         self.measure(t)
-        worker = self.router.route(sample, self.columns.prompt[turn])
+        worker = self.router.route(sample, self.columns.prompt[turn], t)
         if self.worker_of[sample] >= 0 and self.worker_of[sample] != worker:
             self.migrations += 1
         self.worker_of[sample] = worker
@@ -158,6 +158,7 @@ cdef class Cluster(WorkerHost):
 
     cdef int started(self, int sample, double t) except -1:
         self.first_token_s[sample] = t
+        self.router.started(sample, self.worker_of[sample], t)
         self.requests += 1
         self.ttft_s += t - self.arrived_s[sample]
         return 0
@@ -167,7 +168,7 @@ cdef class Cluster(WorkerHost):
         cdef int worker = self.worker_of[sample]
         cdef Sample record = <Sample>self.sample_records[sample]
         self.measure(t)
-        self.router.release(worker)
+        self.router.release(sample, worker, t)
         self.log_load(t, worker, -1)
         self.decode_s += t - self.first_token_s[sample]
         self.coordinator.end_inference(record, t)
@@ -195,6 +196,7 @@ cdef class Cluster(WorkerHost):
         self.turn[sample] += 1
         if self.turn[sample] < self.columns.first_turn[sample + 1]:
             return self.send(sample, t)
+        self.router.finished(sample)
         self.coordinator.complete(<Sample>self.sample_records[sample], t)
         self.completed_s.push_back(t)
         return self.admit(t)

@@ -15,7 +15,10 @@ cdef class RequestRouter:
     cdef vector[int] seen_by
     cdef vector[long long] seen_tokens
     cdef vector[int] group_worker
+    cdef object plain  # a Router of `routers`, or None
 
-    cdef int route(self, int sample, long long prompt_tokens) except -1
-    cdef int release(self, int worker) except -1
+    cdef int route(self, int sample, long long prompt_tokens, double t) except -1
+    cdef int started(self, int sample, int worker, double t) except -1
+    cdef int release(self, int sample, int worker, double t) except -1
+    cdef int finished(self, int sample) except -1
     cdef int cache_aware(self, int sample, long long prompt_tokens) noexcept

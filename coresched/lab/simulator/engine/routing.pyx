@@ -6,10 +6,13 @@ from libcpp.vector cimport vector
 from coresched.core.ring cimport LoadBoundedRouter
 from coresched.lab.simulator.engine.columns cimport Columns
 
-from coresched.lab.simulator.settings import ROUTERS
+from coresched.lab.simulator.routers.registry import PLAIN_ROUTERS
+from coresched.lab.simulator.routers.router import Fleet
+from coresched.lab.simulator.settings import COMPILED_ROUTERS
 
 cdef enum:
-    ROUND_ROBIN, CACHE_AWARE, CONSISTENT_HASH, LBCH  # in the order of ROUTERS
+    ROUND_ROBIN, CACHE_AWARE, CONSISTENT_HASH, LBCH  # in the order of COMPILED_ROUTERS
+    PLAIN
 
 
 cdef int least(const vector[long long]& amounts) noexcept:
@@ -24,10 +27,16 @@ cdef int least(const vector[long long]& amounts) noexcept:
 cdef class RequestRouter:
     """The routers of a run; each reads labels, in-flight counts and, for cache-aware, the prompts it has seen."""
 
-    def __init__(self, Columns columns, settings):
+    def __init__(self, Columns columns, settings, times):
         cdef int workers = settings.workers
         self.columns = columns
-        self.kind = ROUTERS.index(settings.routing)
+        if settings.routing in PLAIN_ROUTERS:
+            self.kind = PLAIN
+            self.plain = PLAIN_ROUTERS[settings.routing](
+                Fleet(columns.labels, workers, settings.load_bound, settings.seed, times)
+            )
+        else:
+            self.kind = COMPILED_ROUTERS.index(settings.routing)
         self.workers = workers
         self.in_flight.assign(workers, 0)
         # Slots of the ring are dense and in this order, so they are the workers' indices.
@@ -41,7 +50,7 @@ cdef class RequestRouter:
             self.seen_tokens.assign(columns.samples * workers, 0)
             self.group_worker.assign(columns.groups, -1)
 
-    cdef int route(self, int sample, long long prompt_tokens) except -1:
+    cdef int route(self, int sample, long long prompt_tokens, double t) except -1:
         """Choose a worker and count the request in flight there."""
         cdef int worker
         if self.kind == LBCH:
@@ -51,15 +60,30 @@ cdef class RequestRouter:
         elif self.kind == ROUND_ROBIN:
             worker = self.next_worker
             self.next_worker = (worker + 1) % self.workers
+        elif self.kind == PLAIN:
+            worker = self.plain.place(sample, prompt_tokens, self.in_flight, t)
         else:
             worker = self.cache_aware(sample, prompt_tokens)
         self.in_flight[worker] += 1
         return worker
 
-    cdef int release(self, int worker) except -1:
+    cdef int started(self, int sample, int worker, double t) except -1:
+        if self.kind == PLAIN:
+            self.plain.started(sample, worker, t)
+        return 0
+
+    cdef int release(self, int sample, int worker, double t) except -1:
+        """The sample's turn has ended."""
         self.in_flight[worker] -= 1
         if self.kind == LBCH:
             self.ring.release_slot(worker)
+        elif self.kind == PLAIN:
+            self.plain.ended(sample, worker, t)
+        return 0
+
+    cdef int finished(self, int sample) except -1:
+        if self.kind == PLAIN:
+            self.plain.finished(sample)
         return 0
 
     cdef int cache_aware(self, int sample, long long prompt_tokens) noexcept:

@@ -33,7 +33,7 @@ class SampleFlow(ABC):
             band_s=settings.band_s,
             bucket_s=settings.bucket_s,
         )
-        self.router = self.router_class(workload, settings)
+        self.router = self.router_class(workload, settings, times)
         self.heap: list[tuple[float, int, int, int, int]] = []
         self.sequence = 0
         self.index_of = {label: index for index, label in enumerate(workload.labels)}
@@ -70,7 +70,7 @@ class SampleFlow(ABC):
         turn = self.turn[sample]
         self.coordinator.start_inference(self.workload.labels[sample], t)
         self._measure(t)
-        worker = self.router.route(sample, self.workload.prompt_tokens[turn])
+        worker = self.router.route(sample, self.workload.prompt_tokens[turn], t)
         if self.worker_of[sample] not in (-1, worker):
             self.outcome.migrations += 1
         self.worker_of[sample] = worker
@@ -80,6 +80,7 @@ class SampleFlow(ABC):
 
     def _first_token(self, sample: int, t: float) -> None:
         self.first_token_s[sample] = t
+        self.router.started(sample, self.worker_of[sample], t)
         self.outcome.requests += 1
         self.outcome.ttft_s += t - self.arrived_s[sample]
 
@@ -87,7 +88,7 @@ class SampleFlow(ABC):
         turn, worker = self.turn[sample], self.worker_of[sample]
         label = self.workload.labels[sample]
         self._measure(t)
-        self.router.release(worker)
+        self.router.release(sample, worker, t)
         self._log_load(t, worker, -1)
         self.outcome.decode_s += t - self.first_token_s[sample]
         self.coordinator.finish_inference(label, t)
@@ -114,6 +115,7 @@ class SampleFlow(ABC):
         if self.turn[sample] < self.workload.first_turn[sample + 1]:
             self._send(sample, t)
         else:
+            self.router.finished(sample)
             self.coordinator.finish(self.workload.labels[sample], t)
             self.outcome.completed_s.append(t)
             self._admit(t)

@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from coresched.core.reference import ReferenceRouter
+from coresched.lab.simulator.model import StepTimes
+from coresched.lab.simulator.routers.registry import PLAIN_ROUTERS
+from coresched.lab.simulator.routers.router import Fleet, Router
 from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.workload import Workload
 
@@ -25,7 +28,7 @@ class RequestRouter:
 
     make_ring: Callable[[Iterable[str], float], Ring] = staticmethod(reference_ring)
 
-    def __init__(self, workload: Workload, settings: RunSettings) -> None:
+    def __init__(self, workload: Workload, settings: RunSettings, times: StepTimes) -> None:
         self.workload = workload
         self.settings = settings
         self.in_flight = [0] * settings.workers
@@ -38,11 +41,18 @@ class RequestRouter:
         self.seen_by: dict[int, int] = {}
         self.seen_tokens: dict[tuple[int, int], int] = {}
         self.group_worker: dict[int, int] = {}
+        self.plain: Router | None = None
+        if settings.routing in PLAIN_ROUTERS:
+            self.plain = PLAIN_ROUTERS[settings.routing](
+                Fleet(workload.labels, settings.workers, settings.load_bound, settings.seed, times)
+            )
 
-    def route(self, sample: int, prompt_tokens: int) -> int:
+    def route(self, sample: int, prompt_tokens: int, t: float) -> int:
         """Choose a worker and count the request in flight there."""
         routing, label = self.settings.routing, self.workload.labels[sample]
-        if routing == "lbch":
+        if self.plain is not None:
+            worker = self.plain.place(sample, prompt_tokens, list(self.in_flight), t)
+        elif routing == "lbch":
             worker = self.worker_of[self.ring.route(label)]
         elif routing == "consistent-hash":
             worker = self.worker_of[self.ring.home(label)]
@@ -54,10 +64,21 @@ class RequestRouter:
         self.in_flight[worker] += 1
         return worker
 
-    def release(self, worker: int) -> None:
+    def started(self, sample: int, worker: int, t: float) -> None:
+        if self.plain is not None:
+            self.plain.started(sample, worker, t)
+
+    def release(self, sample: int, worker: int, t: float) -> None:
+        """The sample's turn has ended."""
         self.in_flight[worker] -= 1
-        if self.settings.routing == "lbch":
+        if self.plain is not None:
+            self.plain.ended(sample, worker, t)
+        elif self.settings.routing == "lbch":
             self.ring.release(self.names[worker])
+
+    def finished(self, sample: int) -> None:
+        if self.plain is not None:
+            self.plain.finished(sample)
 
     def _cache_aware(self, sample: int, prompt_tokens: int) -> int:
         thresholds = self.settings.cache_aware

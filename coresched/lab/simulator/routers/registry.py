@@ -1,0 +1,30 @@
+"""The routers of this folder by name."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from coresched.lab.simulator.routers.autellix_locality import AutellixLocality
+from coresched.lab.simulator.routers.bounded_ring import BoundedRing
+from coresched.lab.simulator.routers.dualmap import DualMap
+from coresched.lab.simulator.routers.least_loaded import LeastLoaded
+from coresched.lab.simulator.routers.power_of_two import PowerOfTwo
+from coresched.lab.simulator.routers.preble import Preble
+from coresched.lab.simulator.routers.prefix_hash import PrefixHash, StrictPrefixHash
+from coresched.lab.simulator.routers.router import Fleet, Router
+from coresched.lab.simulator.routers.sticky_bounded import StickyBounded
+from coresched.lab.simulator.routers.sticky_least_loaded import StickyLeastLoaded
+from coresched.lab.simulator.routers.sticky_table import StickyTable
+
+PLAIN_ROUTERS: Final[Mapping[str, Callable[[Fleet], Router]]] = {
+    "power-of-two": PowerOfTwo,
+    "least-loaded": LeastLoaded,
+    "prefix-hash": PrefixHash,
+    "prefix-hash-strict": StrictPrefixHash,
+    "bounded-ring": BoundedRing,
+    "sticky-least-loaded": StickyLeastLoaded,
+    "sticky-table": StickyTable,
+    "dualmap": DualMap,
+    "preble": Preble,
+    "autellix-locality": AutellixLocality,
+    "sticky-bounded": StickyBounded,
+}
