@@ -6,6 +6,7 @@ import functools
 import time
 from typing import Any
 
+from coresched_harness.usage import record_usage, usage_of_answer
 from minisweagent.models import get_model_class
 from minisweagent.utils.serialize import recursive_merge
 
@@ -13,7 +14,7 @@ from coresched.client.errors import BatchClosedError, ServiceError
 from coresched.errors import InputError
 from coresched_miniswe.beginning import gate_or_warning, merged_info, warn_once
 from coresched_miniswe.inner import class_name, inner_of, subclass
-from coresched_miniswe.sending import call_arguments, sends_headers, usage_of
+from coresched_miniswe.sending import call_arguments, sends_headers
 from coresched_miniswe.trajectories import Trajectory, current_trajectory
 from coresched_miniswe.trajectories import trajectory as one_trajectory
 
@@ -88,7 +89,7 @@ class GatedModel:
             response = inner._query(messages, **options)
             self._inference_s = time.monotonic() - started
             self._failed_at = ()
-            _record_usage(turn, response)
+            record_usage(turn, usage_of_answer(response))
         return response
 
     def serialize(self) -> dict[str, Any]:
@@ -97,16 +98,6 @@ class GatedModel:
         chosen = {"info": {"config": {"model": {"inner_class": self._inner_class}}}}
         merged: dict[str, Any] = recursive_merge(inner.serialize(), chosen, merged_info(self._trajectory))
         return merged
-
-
-def _record_usage(turn: Any, response: Any) -> None:
-    """For the batch's recording. Counts that cannot be are left out: they are no reason to ask again."""
-    usage = usage_of(response)
-    if usage is not None and hasattr(turn, "usage"):
-        try:
-            turn.usage(**usage)
-        except ValueError as error:
-            warn_once(f"the model's usage is not recorded: {error}")
 
 
 @functools.cache
