@@ -9,7 +9,7 @@ from typing import Any
 
 Reply = dict[str, Any]
 
-JOBS = 9
+JOBS = 6
 RIGHT = "done"
 WRONG = "given up"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from integration.miniswe_harness.runs import Run, intervals, makespan_s, most_at_once, requests, start_run
+from integration.miniswe_harness.runs import Run, intervals, makespan_s, most_at_once, requests, running
 from integration.miniswe_harness.tasks import TIMEOUT_S, replies_of, write_configuration, write_tasks
 from served import served
 from simulated_worker import running_worker
@@ -34,7 +34,7 @@ class Runs:
 
 
 @pytest.fixture(scope="module")
-def runs(harness_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     folder = tmp_path_factory.mktemp("miniswe")
     write_tasks(folder, TASKS, command_s=0.4, stuck=STUCK)
     names = ("plain", "unified-0", "unified-1", "decoupled")
@@ -47,9 +47,7 @@ def runs(harness_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
             write_configuration(folder / name, urls[0])
 
         def start(name: str, *more: str, **variables: str) -> Run:
-            run = start_run(harness_python, folder, folder / name, SAMPLES, *more, **variables)
-            stack.callback(run.process.kill)
-            return run
+            return stack.enter_context(running(folder, folder / name, SAMPLES, *more, **variables))
 
         plain = start("plain")
         limits = {"CORESCHED_SAMPLE_CONCURRENCY": str(SLOTS), "CORESCHED_ENVIRONMENT_CONCURRENCY": str(SLOTS)}
