@@ -1,5 +1,6 @@
 """`inspect eval` as users run it: gated by environment variables, alone or beside others, or not at all."""
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -9,10 +10,11 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from harness_recordings import ToolRun, check_recording
 from integration.engines.loaded import LoadedProcess, start_loaded
 from integration.engines.programs import TO_ITS_END
 from integration.inspect_harness.environment import INSPECT
-from integration.inspect_harness.scripted_jobs import JOBS, most_at_once, processes, write_script
+from integration.inspect_harness.scripted_jobs import JOBS, most_at_once, processes, tool_runs, write_script
 from served import served
 from simulated_worker import running_worker
 
@@ -21,13 +23,23 @@ HERE = Path(__file__).parent
 WIDE = ("--max-samples", "9", "--max-connections", "9", "--max-subprocesses", "9")
 
 
+@dataclass(frozen=True)
+class Worker:
+    """`log` has its requests."""
+
+    url: str
+    log: Path
+
+
 @pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     INSPECT.python()
     script = tmp_path_factory.mktemp("script") / "script.jsonl"
     write_script(script)
-    with running_worker("--speed", "100", "--served-model-name", "m", "--script", str(script)) as (url, _):
-        yield url
+    log = script.with_name("requests.jsonl")
+    options = ("--speed", "100", "--served-model-name", "m", "--script", str(script))
+    with running_worker(*options, "--request-log", str(log)) as (url, _):
+        yield Worker(url, log)
 
 
 @dataclass(frozen=True)
@@ -45,11 +57,11 @@ class Evaluation:
 
 
 @contextmanager
-def evaluating(worker: str, folder: Path, *options: str, **variables: str) -> Iterator[Evaluation]:
+def evaluating(worker: Worker, folder: Path, *options: str, **variables: str) -> Iterator[Evaluation]:
     """`inspect eval` on the scripted jobs."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CORESCHED_")}
     environment |= INSPECT.variables
-    environment |= {"LOCAL_BASE_URL": f"{worker}/v1", "LOCAL_API_KEY": "none"}
+    environment |= {"LOCAL_BASE_URL": f"{worker.url}/v1", "LOCAL_API_KEY": "none"}
     environment |= {"TOOL_LOG": str(folder / "tools"), "COLUMNS": "300", **variables}
     command = ["-m", "inspect_ai", "eval", f"{HERE / 'eval_tasks.py'}@jobs"]
     command += ["--model", "openai-api/local/m", "--display", "plain", "--log-dir", str(folder), *options]
@@ -62,8 +74,9 @@ def evaluating(worker: str, folder: Path, *options: str, **variables: str) -> It
         yield Evaluation(process, shown)
 
 
-def test_two_environment_variables_gate_an_eval(worker: str, tmp_path: Path) -> None:
+def test_two_environment_variables_gate_an_eval(worker: Worker, tmp_path: Path) -> None:
     gate = {"CORESCHED_SAMPLE_CONCURRENCY": "9", "CORESCHED_ENVIRONMENT_CONCURRENCY": "2"}
+    gate["CORESCHED_RECORD"] = str(tmp_path / "recorded")
     with evaluating(worker, tmp_path, *WIDE, **gate) as evaluation:
         status, shown = evaluation.end()
     assert status == 0, shown
@@ -73,9 +86,14 @@ def test_two_environment_variables_gate_an_eval(worker: str, tmp_path: Path) -> 
     assert " is never reached" not in shown
     assert most_at_once(tmp_path / "tools") == 2
     assert processes(tmp_path / "tools") == 3 * JOBS
+    requests = [json.loads(line) for line in worker.log.read_text().splitlines()]
+    assert len(requests) == 3 * JOBS
+    labels = {request["label"].split("/")[1]: request["label"] for request in requests}
+    ran = [ToolRun(labels[job], start, end) for job, start, end in tool_runs(tmp_path / "tools")]
+    check_recording(tmp_path / "recorded", requests, ran, 2)
 
 
-def test_a_variable_that_cannot_work_ends_the_eval_before_it_begins(worker: str, tmp_path: Path) -> None:
+def test_a_variable_that_cannot_work_ends_the_eval_before_it_begins(worker: Worker, tmp_path: Path) -> None:
     with evaluating(worker, tmp_path, CORESCHED_SAMPLE_CONCURRENCY="many") as evaluation:
         status, shown = evaluation.end()
     assert status != 0
@@ -85,7 +103,7 @@ def test_a_variable_that_cannot_work_ends_the_eval_before_it_begins(worker: str,
     assert not (tmp_path / "tools").exists()
 
 
-def test_two_processes_share_the_slots_of_a_service(worker: str, tmp_path: Path) -> None:
+def test_two_processes_share_the_slots_of_a_service(worker: Worker, tmp_path: Path) -> None:
     with served() as (address, _), ExitStack() as stack:
         gate = {
             "CORESCHED_SAMPLE_CONCURRENCY": "9",

@@ -76,19 +76,23 @@ def running(tasks: Path, folder: Path, threads: int, *options: str, **variables:
         yield Run(folder, process, printed)
 
 
-def intervals(*folders: Path) -> list[tuple[int, int]]:
-    """When each command ran, by its own clock in nanoseconds; of all runs together."""
+def commands(folder: Path) -> list[tuple[str, int, int]]:
+    """Each command's task, and when it ran by its own clock in nanoseconds."""
     found = []
-    for folder in folders:
-        begun: dict[str, int] = {}
-        for line in (folder / "work" / "tool.log").read_text().splitlines():
-            what, name, at = line.split()
-            if what == "start":
-                begun[name] = int(at)
-            else:
-                found.append((begun.pop(name), int(at)))
-        assert not begun
+    begun: dict[str, int] = {}
+    for line in (folder / "work" / "tool.log").read_text().splitlines():
+        what, name, at = line.split()
+        if what == "start":
+            begun[name] = int(at)
+        else:
+            found.append((name, begun.pop(name), int(at)))
+    assert not begun
     return found
+
+
+def intervals(*folders: Path) -> list[tuple[int, int]]:
+    """When each command ran, of all runs together."""
+    return [(start, end) for folder in folders for _, start, end in commands(folder)]
 
 
 def most_at_once(ran: list[tuple[int, int]]) -> int:
