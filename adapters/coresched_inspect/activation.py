@@ -77,14 +77,13 @@ def enter() -> None:
         gated_setup,
     )
 
-    compatibility.check()
+    compatibility.FIT.check()
     _replace(compatibility.ATTEMPT, lambda original: gated_attempt(original, gate_of_evals))
     _replace(compatibility.SANDBOX, gated_sandbox)
     _replace(compatibility.SETUP, gated_setup)
     _replace(compatibility.EXECUTE, gated_execution)
     _replace(compatibility.CALL, followed_call)
     _replace(compatibility.GENERATE, with_turns)
-    _replace(compatibility.SETUP, gated_setup)
     _replace(compatibility.EXEC, gated_command)
     _entered = True
 

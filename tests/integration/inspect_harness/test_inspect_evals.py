@@ -98,7 +98,7 @@ def test_an_inspect_that_lacks_a_place_is_refused_by_name(results: dict[str, Any
     assert results["refusal"].startswith(
         "inspect-ai 0.3.285 cannot be gated: inspect_ai.util._limit._TimeLimit."
     )
-    assert "_refresh_deadline does not exist; install a tested version" in results["refusal"]
+    assert "_refresh_deadline does not exist; install 0.3.285, which is tested" in results["refusal"]
 
 
 def test_limits_of_inspect_below_the_gates_are_warned_of(results: dict[str, Any]) -> None:
