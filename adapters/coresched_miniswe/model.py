@@ -10,9 +10,9 @@ from coresched_harness.usage import record_usage, usage_of_answer
 from minisweagent.models import get_model_class
 from minisweagent.utils.serialize import recursive_merge
 
-from coresched.client.errors import BatchClosedError, ServiceError
 from coresched.errors import InputError
 from coresched_miniswe.beginning import gate_or_warning, merged_info, warn_once
+from coresched_miniswe.failures import GATE_FAILURES, gate_failures_end_the_run
 from coresched_miniswe.inner import class_name, inner_of, subclass
 from coresched_miniswe.sending import call_arguments, sends_headers
 from coresched_miniswe.trajectories import Trajectory, current_trajectory
@@ -40,7 +40,9 @@ class GatedModel:
         self._trajectory: Trajectory | None = None
         self._failed_at: tuple[str, ...] = ()  # the worker of the last attempt, if it failed
         self._inference_s: float | None = None
-        if gate_or_warning() is not None and not sends_headers(type(self)):
+        with gate_failures_end_the_run():
+            gate = gate_or_warning()
+        if gate is not None and not sends_headers(type(self)):
             warn_once(
                 f"model.inner_class {self._inner_class} takes no headers: its requests carry no label, "
                 "and none goes to a worker of the gate's choice; litellm's classes do both"
@@ -108,8 +110,6 @@ def _gated(face: Any, inner: type) -> Any:
     # What will not pass by itself is not tried again.
     made.abort_exceptions = [
         *getattr(inner, "abort_exceptions", ()),
-        BatchClosedError,
-        ServiceError,
-        InputError,
+        *GATE_FAILURES,
     ]
     return made
