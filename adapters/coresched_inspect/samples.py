@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import anyio
+from coresched_harness.waits import waits_of
 
 from coresched.client.gate import Gate, Sample
 from coresched_inspect import report
@@ -47,15 +48,7 @@ class GatedSample:
 
     def waits(self) -> dict[str, Any]:
         """What the log says of it; seconds, so far."""
-        waits = {
-            "label": self.sample.id,
-            "admission_wait_s": round(self.sample.admission_wait_s, 3),
-            "environment_queue_s": round(self.sample.environment_queue_s, 3),
-            "environment_stages": self.stages.count,
-        }
-        if self._limited_residence:
-            waits["resident_wait_s"] = round(self.sample.resident_wait_s, 3)
-        return waits
+        return {**waits_of(self.sample), "environment_stages": self.stages.count}
 
     @property
     def is_started(self) -> bool:

@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from coresched_harness.waits import waits_of
+
 from coresched.client.errors import BatchClosedError, SampleEndedError, SampleTakenError
 from coresched.client.gate import Gate, Resident, Sample, Stage, Turn, process_gate
 from coresched.client.label import check_header_text
@@ -166,13 +168,7 @@ class Trajectory:
 
     def info(self) -> dict[str, Any]:
         """What the harness's trajectory file says of it."""
-        return {
-            "label": self.label,
-            "admission_wait_s": self._sample.admission_wait_s,
-            "resident_wait_s": self._sample.resident_wait_s,
-            "environment_queue_s": self._sample.environment_queue_s,
-            "environment_stages": self.environment_stages,
-        }
+        return {**waits_of(self._sample), "environment_stages": self.environment_stages}
 
 
 def _admitted(gate: Gate, name: str) -> Sample:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from coresched.client.errors import ServiceError
 from coresched.client.gate.gate import Gate
 from coresched.errors import InputError
+from coresched.recording.writer import RecordingError
 
 T = TypeVar("T")
 
@@ -45,9 +48,17 @@ def process_gate(environment: Mapping[str, str] = os.environ) -> Gate | None:
                 "count twice; share one batch through CORESCHED_SERVICE and CORESCHED_BATCH"
             )
         gate = Gate(**options)
-        atexit.register(gate.close)
+        atexit.register(_close, gate)
         _made = os.getpid(), gate
         return gate
+
+
+def _close(gate: Gate) -> None:
+    """At the process's end, where nobody catches anything any more."""
+    try:
+        gate.close()
+    except (ServiceError, RecordingError) as error:
+        print(f"coresched: {error}", file=sys.stderr)
 
 
 def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:

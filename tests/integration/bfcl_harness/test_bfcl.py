@@ -111,7 +111,7 @@ def test_a_row_has_the_waits_of_its_trajectory(runs: Runs) -> None:
         for name in SCHEDULES
         if name != "plain"
     }
-    assert sorted(wait["sample"] for wait in waits["decoupled"]) == sorted(CASES)
+    assert sorted(wait["label"] for wait in waits["decoupled"]) == sorted(CASES)
     assert sum(wait["environment_queue_s"] > 0 for wait in waits["decoupled"]) > 1
     assert sum(wait["admission_wait_s"] > 0.05 for wait in waits["unified"]) >= len(CASES) - C_E - 1
     for row in runs.project.rows("unified").values():

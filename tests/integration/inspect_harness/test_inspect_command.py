@@ -83,7 +83,7 @@ def test_two_environment_variables_gate_an_eval(worker: Worker, tmp_path: Path) 
     assert "hooks enabled: 1" in shown
     assert f"coresched: {JOBS} sample attempts in " in shown
     assert "C_S 9, C_E 2; mean wait" in shown
-    assert " is never reached" not in shown
+    assert "CORESCHED_SAMPLE_CONCURRENCY" not in shown
     assert most_at_once(tmp_path / "tools") == 2
     assert processes(tmp_path / "tools") == 3 * JOBS
     requests = [json.loads(line) for line in worker.log.read_text().splitlines()]

@@ -205,8 +205,7 @@ def test_what_a_runner_ends_and_too_few_threads_are_told_of_once(
     with ThreadPoolExecutor(1) as pool:
         begun = [pool.submit(begin, gate, Task(name, ends=True)).result() for name in ("x", "y")]
     assert [record.getMessage() for record in caplog.records] == [
-        "the runner has 1 threads (-w 1), below the sample concurrency of 2: of this process no more than 1 "
-        "samples run at once; raise -w"
+        "-w 1 is below CORESCHED_SAMPLE_CONCURRENCY 2: this process never has more than 1 samples; use -w 2"
     ]
     begun[1].failure = RuntimeError
     for name in ("x", "y", "never begun"):
