@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,8 +20,11 @@ from integration.inspect_harness.scripted_jobs import JOBS, most_at_once, proces
 from served import served
 from simulated_worker import running_worker
 
+from coresched.cli.main import main
+
 HERE = Path(__file__).parent
 
+SCORED = re.compile(r"accuracy:? +\d")
 WIDE = ("--max-samples", "9", "--max-connections", "9", "--max-subprocesses", "9")
 
 
@@ -83,6 +88,7 @@ def test_two_environment_variables_gate_an_eval(worker: Worker, tmp_path: Path) 
     assert "hooks enabled: 1" in shown
     assert f"coresched: {JOBS} sample attempts in " in shown
     assert "C_S 9, C_E 2; mean wait" in shown
+    assert SCORED.search(shown)
     assert "CORESCHED_SAMPLE_CONCURRENCY" not in shown
     assert most_at_once(tmp_path / "tools") == 2
     assert processes(tmp_path / "tools") == 3 * JOBS
@@ -119,3 +125,24 @@ def test_two_processes_share_the_slots_of_a_service(worker: Worker, tmp_path: Pa
     assert [status for status, _ in ends] == [0, 0], ends
     assert most_at_once(tmp_path / "tools") == 2
     assert processes(tmp_path / "tools") == 3 * JOBS
+
+
+def test_a_batch_that_is_closed_ends_the_eval_without_scores(worker: Worker, tmp_path: Path) -> None:
+    with served() as (address, _), ExitStack() as stack:
+        gate = {
+            "CORESCHED_SAMPLE_CONCURRENCY": "2",
+            "CORESCHED_ENVIRONMENT_CONCURRENCY": "1",
+            "CORESCHED_SERVICE": address,
+            "CORESCHED_BATCH": "evals",
+        }
+        options = (*WIDE, "--no-fail-on-error", "--epochs", "5")
+        evaluation = stack.enter_context(evaluating(worker, tmp_path, *options, **gate))
+        until = time.monotonic() + 60
+        while not (tmp_path / "tools").exists():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert main(["batch", "close", "evals", "--service", address]) == 0
+        _, shown = evaluation.end()
+    assert "BatchClosedError" in shown
+    assert "Task interrupted" in shown
+    assert not SCORED.search(shown)
