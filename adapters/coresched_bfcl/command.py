@@ -9,7 +9,7 @@ from typing import Any
 from coresched_harness.run import Labels, gated_run, open_gate, say
 
 from coresched.errors import InputError
-from coresched_bfcl.compatibility import check_harness, load_command_line
+from coresched_bfcl.compatibility import FIT, load_command_line
 
 
 def main() -> int:
@@ -35,7 +35,7 @@ def generate(plain: Any, args: Any) -> None:
         return
     labels = Labels(shared=bool(os.environ.get("CORESCHED_SERVICE")))
     with gated_run(gate, "the same command goes on with the test cases that have no result row yet"):
-        check_harness()
+        FIT.check()
         from coresched_bfcl.gated import Gated  # imports places of bfcl that were just checked
 
         with Gated(gate, labels, args.num_threads).installed():

@@ -13,6 +13,7 @@ from bfcl_eval.model_handler import base_handler
 from bfcl_eval.model_handler.local_inference.base_oss_handler import OSSHandler
 from coresched_harness.held import held
 from coresched_harness.run import Labels, warn_below
+from coresched_harness.waits import waits_of
 
 from coresched.client.gate import Gate, sample_in_scope
 from coresched_bfcl.queries import Queries
@@ -64,11 +65,7 @@ class Gated:
         try:
             with held(partial(self._gate.sample, self._labels.of(test_case["id"]))) as sample:
                 row = self._inference(handler, test_case, *flags)
-                row["coresched"] = {
-                    "sample": sample.id,
-                    "admission_wait_s": round(sample.admission_wait_s, 6),
-                    "environment_queue_s": round(sample.environment_queue_s, 6),
-                }
+                row["coresched"] = waits_of(sample)
                 if "traceback" in row:
                     raise _CaseFailed
         except _CaseFailed:

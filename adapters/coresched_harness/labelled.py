@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from coresched.client.gate import Turn, sample_in_scope
 from coresched_harness.held import GateFailure, held
+from coresched_harness.usage import record_usage, usage_of_body
 
 
 class _Refused(Exception):
@@ -47,7 +45,8 @@ class Labelling:
                 response.read()
                 if not response.is_success:
                     raise _Refused
-                record_usage(turn, _usage(response.text))
+                content_type = response.headers.get("content-type", "")
+                record_usage(turn, usage_of_body(content_type, response.content))
         except _Refused:
             pass
         return response
@@ -71,30 +70,3 @@ def _address(request: Any, turn: Turn) -> None:
         raw_path=worker.raw_path.rstrip(b"/") + request.url.raw_path,
     )
     request.headers["Host"] = request.url.netloc.decode("ascii")
-
-
-def record_usage(turn: Turn, usage: Mapping[str, Any] | None) -> None:
-    """Tell the turn the tokens that an answer counts, in either of OpenAI's forms, where it does."""
-    if usage is None or not hasattr(turn, "usage"):
-        return
-    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
-    with suppress(TypeError, ValueError):  # a server that counts wrongly has answered all the same
-        turn.usage(
-            prompt_tokens=usage.get("prompt_tokens", usage.get("input_tokens")),
-            cached_tokens=details.get("cached_tokens"),
-            output_tokens=usage.get("completion_tokens", usage.get("output_tokens")),
-        )
-
-
-def _usage(text: str) -> Mapping[str, Any] | None:
-    """The `usage` of an answer, of its last event that has one if it was streamed."""
-    found = None
-    lines = [line[5:] for line in text.splitlines() if line.startswith("data:")] or [text]
-    for line in lines:
-        if '"usage"' in line:
-            try:
-                body = json.loads(line)
-            except ValueError:
-                continue
-            found = body.get("usage") or (body.get("response") or {}).get("usage") or found
-    return found

@@ -16,6 +16,7 @@ from coresched.client.errors import ServiceError
 from coresched.client.gate import Gate, process_gate
 from coresched.errors import InputError
 from coresched_harness.held import GateFailure
+from coresched_harness.waits import too_few_samples
 
 _LEAVING_S = 2.0
 _VARIABLES = "CORESCHED_SAMPLE_CONCURRENCY nor CORESCHED_SERVICE"
@@ -43,11 +44,8 @@ def open_gate(harness: str) -> Gate | None:
 
 def warn_below(gate: Gate, option: str, given: int) -> None:
     """Say once that the harness's own limit, `given` by `option`, keeps the gate from its C_S."""
-    if given < gate.sample_concurrency:
-        say(
-            f"warning: {option} {given} is below CORESCHED_SAMPLE_CONCURRENCY {gate.sample_concurrency}: "
-            f"this process never has more than {given} samples; use {option} {gate.sample_concurrency}"
-        )
+    if text := too_few_samples(gate, option, given):
+        say(f"warning: {text}")
 
 
 class Labels:

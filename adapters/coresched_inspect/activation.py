@@ -77,7 +77,7 @@ def enter() -> None:
         gated_setup,
     )
 
-    compatibility.check()
+    compatibility.FIT.check()
     _replace(compatibility.ATTEMPT, lambda original: gated_attempt(original, gate_of_evals))
     _replace(compatibility.SANDBOX, gated_sandbox)
     _replace(compatibility.SETUP, gated_setup)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from importlib import metadata
 
 from coresched_engine.places import Place, names_in_init, resolve
+from coresched_harness.compatibility import Fit
 
-from coresched.errors import InputError
-
-TESTED_VERSIONS = ("0.3.285",)
+TESTED_VERSION = "0.3.285"
 
 ATTEMPT = "inspect_ai._eval.task.run._task_run_sample_attempt"
 EXECUTE = "inspect_ai.model._call_tools._execute_tools_impl"
@@ -39,10 +37,6 @@ _LIMIT_FIELDS = ("_start_time", "_end_time")
 _NAMES = ("inspect_ai.util._limit.time_limit_tree", "inspect_ai._util.working._untracked_sandbox_execs")
 
 
-def inspect_version() -> str:
-    return metadata.version("inspect-ai")
-
-
 def missing() -> list[str]:
     """What this adapter needs and the inspect at hand lacks, a phrase each. Imports what it looks at."""
     found = [reason for place in PLACES for reason in place.differences()]
@@ -56,11 +50,4 @@ def missing() -> list[str]:
     return found
 
 
-def check() -> None:
-    """Raises InputError for an inspect-ai that lacks something, before anything is changed in it."""
-    reasons = missing()
-    if reasons:
-        raise InputError(
-            f"inspect-ai {inspect_version()} cannot be gated: {'; '.join(reasons)}; "
-            f"install a tested version: pip install 'inspect-ai=={TESTED_VERSIONS[-1]}'"
-        )
+FIT = Fit("inspect-ai", TESTED_VERSION, f"pip install 'inspect-ai=={TESTED_VERSION}'", missing)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from coresched.client.turn import ROUTING_HEADER, SESSION_HEADER
+from coresched.recording.usage import Usage
 from coresched_inspect.samples import GatedSample, sample_of_context
 from coresched_inspect.stages import call_in_scope, model_call
 
@@ -67,7 +68,7 @@ async def _turn(
     if turn is not None and turn.worker is not None:
         _warn_of_workers(turn.worker)
     kind: type[BaseException] | None = None
-    usage: dict[str, int | None] | None = None
+    usage = Usage()
     try:
         result = await original(input=input, tools=tools, tool_choice=choice, config=config)
         output = result[0] if isinstance(result, tuple) else result
@@ -83,17 +84,14 @@ async def _turn(
         await gated.stages.end_turn(turn, kind, usage)
 
 
-def usage_of(output: Any) -> dict[str, int | None] | None:
-    """The counts of a ModelOutput for a turn. inspect leaves cached tokens out of those of the prompt."""
+def usage_of(output: Any) -> Usage:
+    """The counts of a ModelOutput. inspect leaves cached tokens out of those of the prompt."""
     usage = output.usage
     if usage is None:
-        return None
+        return Usage()
     cached, written = usage.input_tokens_cache_read, usage.input_tokens_cache_write
-    return {
-        "prompt_tokens": usage.input_tokens + (cached or 0) + (written or 0),
-        "cached_tokens": cached,
-        "output_tokens": usage.output_tokens,
-    }
+    prompt = usage.input_tokens + (cached or 0) + (written or 0)
+    return Usage(prompt_tokens=prompt or None, cached_tokens=cached, output_tokens=usage.output_tokens)
 
 
 @functools.cache

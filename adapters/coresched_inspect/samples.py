@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import anyio
+from coresched_harness.waits import waits_of
 
 from coresched.client.gate import Gate, Sample
 from coresched_inspect import report
@@ -35,7 +36,6 @@ class GatedSample:
         self.is_over = False
         self._store: Any = None
         self._limited_residence = limited_residence
-        self._resident_wait_s: float | None = None
 
     @asynccontextmanager
     async def residence(self) -> AsyncIterator[None]:
@@ -43,20 +43,12 @@ class GatedSample:
         if not self._limited_residence:
             yield
             return
-        began = time.monotonic()
-        sample: Any = self.sample  # which can be resident where a gate can have a C_R
-        async with sample.resident():
-            self._resident_wait_s = time.monotonic() - began
+        async with self.sample.resident():
             yield
 
     def waits(self) -> dict[str, Any]:
         """What the log says of it; seconds, so far."""
-        return {
-            "label": self.sample.id,
-            "admission_wait_s": round(self.sample.admission_wait_s, 3),
-            "environment_queue_s": round(self.sample.environment_queue_s, 3),
-            "environment_stages": self.stages.count,
-        } | ({} if self._resident_wait_s is None else {"resident_wait_s": round(self._resident_wait_s, 3)})
+        return {**waits_of(self.sample), "environment_stages": self.stages.count}
 
     @property
     def is_started(self) -> bool:
@@ -128,7 +120,7 @@ def gated_attempt(original: Callable[..., Awaitable[Any]], gate: Callable[[], Ga
 async def _admitted(gate: Gate, label: str, run: str) -> AsyncIterator[None]:
     sample = gate.sample(label)
     await sample.__aenter__()
-    gated = GatedSample(sample, getattr(gate, "resident_concurrency", None) is not None)
+    gated = GatedSample(sample, gate.resident_concurrency is not None)
     _current.set(gated)
     kind: type[BaseException] | None = None
     try:

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from coresched_harness.waits import too_few_samples
+
 from coresched.client.gate import Gate
 
 logger = logging.getLogger(__name__)
@@ -26,9 +28,10 @@ def too_low(gate: Gate, config: Any, generation: Any, sandbox: Any) -> Iterator[
     samples, stages = gate.sample_concurrency, gate.environment_concurrency
     adaptive = _adaptive(generation)
     given = generation.max_connections
-    if config.max_samples is not None and config.max_samples < samples:
-        yield _of_samples("--max-samples", config.max_samples, samples)
-    if config.max_samples is None:
+    most_samples = config.max_samples
+    if most_samples is not None and (text := too_few_samples(gate, "--max-samples", most_samples)):
+        yield text
+    if most_samples is None:
         first = adaptive.start if adaptive else given
         if first is None or first < samples:
             admits = "few" if first is None else first
@@ -45,21 +48,14 @@ def too_low(gate: Gate, config: Any, generation: Any, sandbox: Any) -> Iterator[
             f"other's model calls; add --max-connections {samples}"
         )
     sandboxes = _sandboxes(config, sandbox)
-    if sandboxes is not None and sandboxes < samples:
-        yield _of_samples("--max-sandboxes", sandboxes, samples)
+    if sandboxes is not None and (text := too_few_samples(gate, "--max-sandboxes", sandboxes)):
+        yield text
     processes = _subprocesses(config)
     if stages is not None and processes < stages:
         yield (
             f"--max-subprocesses is {processes}, below CORESCHED_ENVIRONMENT_CONCURRENCY={stages}: tools "
             f"that hold a slot wait for each other; add --max-subprocesses {stages}"
         )
-
-
-def _of_samples(name: str, value: int, samples: int) -> str:
-    return (
-        f"{name} is {value}, below CORESCHED_SAMPLE_CONCURRENCY={samples}, which is never reached; "
-        f"set both to the same"
-    )
 
 
 def _adaptive(generation: Any) -> Any:

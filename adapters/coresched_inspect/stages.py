@@ -8,14 +8,17 @@ while the slot is held, or beside another one, is no turn of its own: it only ca
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from contextvars import ContextVar
-from typing import Any
 
 import anyio
+from coresched_harness.usage import record_usage
 
 from coresched.client.gate import Sample, Stage, Turn
+from coresched.recording.usage import Usage
+
+NOTHING_COUNTED = Usage()
 
 OffTheClock = Callable[[], AbstractContextManager[None]]
 """What a wait for the slot happens in, so that the harness's clocks stand still."""
@@ -102,7 +105,7 @@ class Stages:
         self,
         turn: Turn | None,
         kind: type[BaseException] | None = None,
-        usage: Mapping[str, int | None] | None = None,
+        usage: Usage = NOTHING_COUNTED,
     ) -> None:
         """The model has answered, with this usage, or failed with an error of this kind."""
         if turn is None:
@@ -110,9 +113,7 @@ class Stages:
         with anyio.CancelScope(shield=True):
             async with self._steps:
                 if self._turn is turn:  # else a stage of the sample ended it
-                    record: Any = getattr(turn, "usage", None)
-                    if usage is not None and record is not None:
-                        record(**usage)
+                    record_usage(turn, usage)
                     await self._close_turn(kind)
 
     async def close(self) -> None:

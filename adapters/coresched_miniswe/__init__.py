@@ -23,6 +23,9 @@ def __getattr__(name: str) -> Any:
     """The classes, at their first use: without mini-swe-agent the package must import."""
     if name not in ("GatedEnvironment", "GatedModel"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from coresched_miniswe.compatibility import FIT
+
+    FIT.check()
     from coresched_miniswe import environment, hooks, model
 
     hooks.hook_agents()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from coresched_harness.waits import too_few_samples
+
 from coresched.client.gate import Gate, process_gate
 from coresched_miniswe.runner import Task, threads_of_pool
 from coresched_miniswe.trajectories import Trajectory, logger, random_name
@@ -42,11 +44,8 @@ def _warn_of_few_threads(gate: Gate) -> None:
         return
     _pool_seen.set()
     threads = threads_of_pool()
-    if threads is not None and threads < gate.sample_concurrency:
-        warn_once(
-            f"the runner has {threads} threads (-w {threads}), below the sample concurrency of "
-            f"{gate.sample_concurrency}: of this process no more than {threads} samples run at once; raise -w"
-        )
+    if threads is not None and (text := too_few_samples(gate, "-w", threads)):
+        warn_once(text)
 
 
 def instance_ended(instance_id: str) -> None:

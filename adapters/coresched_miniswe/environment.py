@@ -13,6 +13,7 @@ from minisweagent.utils.serialize import recursive_merge
 
 from coresched.errors import InputError
 from coresched_miniswe.beginning import begin, gate_or_warning, merged_info
+from coresched_miniswe.failures import gate_failures_end_the_run
 from coresched_miniswe.inner import class_name, inner_of, subclass
 from coresched_miniswe.runner import Task, task_of_runner
 from coresched_miniswe.trajectories import Trajectory, current_trajectory
@@ -39,12 +40,18 @@ class GatedEnvironment:
 
     def __new__(cls, *, inner_class: str | type | None = None, **config: Any) -> GatedEnvironment:
         face: Any = cls
-        made: GatedEnvironment = object.__new__(_gated(face, _class_of(inner_class)))
+        with gate_failures_end_the_run():
+            inner = _class_of(inner_class)
+        made: GatedEnvironment = object.__new__(_gated(face, inner))
         return made
 
     def __init__(self, *, inner_class: str | type, **config: Any) -> None:
         self._inner_class = class_name(inner_class)
         self._trajectory: Trajectory | None = None
+        with gate_failures_end_the_run():
+            self._start_gated(config)
+
+    def _start_gated(self, config: dict[str, Any]) -> None:
         task = task_of_runner()
         _add_image(config, type(self), task)
         gate = gate_or_warning()

@@ -15,6 +15,7 @@ from minisweagent.run.benchmarks.utils.batch_progress import RunBatchProgressMan
 
 from coresched_miniswe.beginning import begin, gate_or_warning, instance_ended
 from coresched_miniswe.environment import GatedEnvironment
+from coresched_miniswe.failures import forget_result, gate_failures_end_the_run
 from coresched_miniswe.model import GatedModel
 from coresched_miniswe.runner import task_of_runner
 from coresched_miniswe.trajectories import current_trajectory, entered
@@ -46,6 +47,11 @@ def _run(run: Callable[..., Any], agent: Any, *args: Any, **options: Any) -> Any
     gated = isinstance(agent.env, GatedEnvironment) or isinstance(agent.model, GatedModel)
     if not gated or current_trajectory() is not None:
         return run(*args, **options)
+    with gate_failures_end_the_run():
+        return _gated_run(run, agent, *args, **options)
+
+
+def _gated_run(run: Callable[..., Any], agent: Any, *args: Any, **options: Any) -> Any:
     gate = gate_or_warning()
     if gate is None:
         return run(*args, **options)
@@ -73,4 +79,5 @@ def _on_instance_end(told: Callable[..., Any], _: Any, instance_id: str, *args: 
     try:
         return told(instance_id, *args, **options)
     finally:
+        forget_result(instance_id)
         instance_ended(instance_id)

@@ -6,14 +6,15 @@ import functools
 import time
 from typing import Any
 
+from coresched_harness.usage import record_usage, usage_of_answer
 from minisweagent.models import get_model_class
 from minisweagent.utils.serialize import recursive_merge
 
-from coresched.client.errors import BatchClosedError, ServiceError
 from coresched.errors import InputError
 from coresched_miniswe.beginning import gate_or_warning, merged_info, warn_once
+from coresched_miniswe.failures import GATE_FAILURES, gate_failures_end_the_run
 from coresched_miniswe.inner import class_name, inner_of, subclass
-from coresched_miniswe.sending import call_arguments, sends_headers, usage_of
+from coresched_miniswe.sending import call_arguments, sends_headers
 from coresched_miniswe.trajectories import Trajectory, current_trajectory
 from coresched_miniswe.trajectories import trajectory as one_trajectory
 
@@ -39,7 +40,9 @@ class GatedModel:
         self._trajectory: Trajectory | None = None
         self._failed_at: tuple[str, ...] = ()  # the worker of the last attempt, if it failed
         self._inference_s: float | None = None
-        if gate_or_warning() is not None and not sends_headers(type(self)):
+        with gate_failures_end_the_run():
+            gate = gate_or_warning()
+        if gate is not None and not sends_headers(type(self)):
             warn_once(
                 f"model.inner_class {self._inner_class} takes no headers: its requests carry no label, "
                 "and none goes to a worker of the gate's choice; litellm's classes do both"
@@ -88,7 +91,7 @@ class GatedModel:
             response = inner._query(messages, **options)
             self._inference_s = time.monotonic() - started
             self._failed_at = ()
-            _record_usage(turn, response)
+            record_usage(turn, usage_of_answer(response))
         return response
 
     def serialize(self) -> dict[str, Any]:
@@ -99,16 +102,6 @@ class GatedModel:
         return merged
 
 
-def _record_usage(turn: Any, response: Any) -> None:
-    """For the batch's recording. Counts that cannot be are left out: they are no reason to ask again."""
-    usage = usage_of(response)
-    if usage is not None and hasattr(turn, "usage"):
-        try:
-            turn.usage(**usage)
-        except ValueError as error:
-            warn_once(f"the model's usage is not recorded: {error}")
-
-
 @functools.cache
 def _gated(face: Any, inner: type) -> Any:
     made: Any = subclass(face, inner)
@@ -117,8 +110,6 @@ def _gated(face: Any, inner: type) -> Any:
     # What will not pass by itself is not tried again.
     made.abort_exceptions = [
         *getattr(inner, "abort_exceptions", ()),
-        BatchClosedError,
-        ServiceError,
-        InputError,
+        *GATE_FAILURES,
     ]
     return made

@@ -1,4 +1,4 @@
-"""What one request to the model takes along, and what its answer says of tokens."""
+"""What one request to the model takes along."""
 
 from __future__ import annotations
 
@@ -41,29 +41,3 @@ def address(worker: str, api_base: str | None) -> str:
         )
     path = "/v1" if not api_base else urlsplit(api_base).path
     return worker.rstrip("/") + path.rstrip("/")
-
-
-def usage_of(response: Any) -> dict[str, int | None] | None:
-    """`prompt_tokens`, `cached_tokens` (None where it is not said) and `output_tokens`; None without usage.
-
-    Chat completions and the responses API name them differently.
-    """
-    usage = _field(response, "usage")
-    prompt = _count(usage, "prompt_tokens", "input_tokens")
-    output = _count(usage, "completion_tokens", "output_tokens")
-    if prompt is None or output is None:
-        return None
-    details = _field(usage, "prompt_tokens_details") or _field(usage, "input_tokens_details")
-    return {
-        "prompt_tokens": prompt,
-        "cached_tokens": _count(details, "cached_tokens"),
-        "output_tokens": output,
-    }
-
-
-def _count(holder: Any, *names: str) -> int | None:
-    return next((found for name in names if isinstance(found := _field(holder, name), int)), None)
-
-
-def _field(holder: Any, name: str) -> Any:
-    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)

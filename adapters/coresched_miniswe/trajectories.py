@@ -13,8 +13,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from coresched_harness.waits import waits_of
+
 from coresched.client.errors import BatchClosedError, SampleEndedError, SampleTakenError
-from coresched.client.gate import Gate, Sample, Stage, Turn, process_gate
+from coresched.client.gate import Gate, Resident, Sample, Stage, Turn, process_gate
 from coresched.client.label import check_header_text
 
 logger = logging.getLogger("minisweagent.coresched")
@@ -51,13 +53,12 @@ class Trajectory:
         self.ended_by_runner = False
         self.failure: type[BaseException] | None = None
         """What its run raised, if it did."""
-        self.resident_wait_s = 0.0
         self.environment_stages = 0
         self._lock = threading.RLock()
         self._stage: Stage | None = None
         self._running = 0  # commands of the open stage
         self._expected: list[Any] = []  # actions of the reply that did not start yet
-        self._resident: Any = None
+        self._resident: Resident | None = None
         self._over = False
         self._sample = _admitted(gate, name)
         self.label = self._sample.id
@@ -68,14 +69,11 @@ class Trajectory:
 
     def keep_resident(self) -> None:
         """Wait for one of the gate's resident slots, which is held until the trajectory ends."""
-        make = getattr(self._sample, "resident", None)
-        if self._resident is None and make is not None:
-            resident = make()
-            started = time.monotonic()
+        if self._resident is None:
+            resident = self._sample.resident()
             resident.__enter__()
             self._resident = resident
-            self.resident_wait_s = time.monotonic() - started
-            self.waited(self.resident_wait_s)
+            self.waited(resident.queue_s)
 
     def run_by(self, agent: Any, waited: bool) -> None:
         """From now on `agent` runs it; `waited` tells whether its clock went during the admission."""
@@ -170,13 +168,7 @@ class Trajectory:
 
     def info(self) -> dict[str, Any]:
         """What the harness's trajectory file says of it."""
-        return {
-            "label": self.label,
-            "admission_wait_s": self._sample.admission_wait_s,
-            "resident_wait_s": self.resident_wait_s,
-            "environment_queue_s": self._sample.environment_queue_s,
-            "environment_stages": self.environment_stages,
-        }
+        return {**waits_of(self._sample), "environment_stages": self.environment_stages}
 
 
 def _admitted(gate: Gate, name: str) -> Sample:

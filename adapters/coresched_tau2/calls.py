@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import litellm
 from coresched_harness.held import GateFailure, held
-from coresched_harness.labelled import Labelling, record_usage
+from coresched_harness.labelled import Labelling
+from coresched_harness.usage import record_usage, usage_of_answer
 from tau2.utils import llm_utils
 
 from coresched.client.gate import Sample, sample_in_scope
@@ -90,8 +91,7 @@ class Calls:
                 raise GateFailure(f"{model} cannot be routed among the batch's workers; name it openai/...")
             headers |= turn.headers
             answer = self._completion(*arguments, model=model, extra_headers=headers, **options)
-            usage = getattr(answer, "usage", None)
-            record_usage(turn, None if usage is None else usage.model_dump())
+            record_usage(turn, usage_of_answer(answer))
             return answer
 
 

@@ -13,7 +13,7 @@ from coresched_harness.run import Labels, gated_run, open_gate, say, warn_below
 
 from coresched.client.gate import Gate
 from coresched.errors import InputError
-from coresched_tau2.compatibility import check_harness, load_command_line
+from coresched_tau2.compatibility import FIT, load_command_line
 
 
 def main() -> Any:
@@ -64,7 +64,7 @@ def run_worker(plain: Callable[..., int], controller: str, slots: int, **options
 def _gated(gate: Gate) -> Iterator[None]:
     labels = Labels(shared=bool(os.environ.get("CORESCHED_SERVICE")))
     with gated_run(gate, "with --auto-resume the same command goes on with what has no result yet"):
-        check_harness()
+        FIT.check()
         from coresched_tau2.gated import Gated  # imports places of tau2 that were just checked
 
         with Gated(gate, labels).installed():

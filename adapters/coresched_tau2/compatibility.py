@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from coresched_engine.places import Place, resolve
+from coresched_engine.places import Place
+from coresched_harness.compatibility import Fit, uncalled
 
 from coresched.errors import InputError
 
@@ -48,23 +48,7 @@ def load_command_line() -> Any:
 def missing() -> list[str]:
     """What this adapter needs and the tau2 at hand lacks, a phrase each."""
     found = [reason for place in PLACES for reason in place.differences()]
-    for path, names in _CALLS.items():
-        code = getattr(resolve(path), "__code__", None)
-        if code is None:
-            found.append(f"{path} does not exist")
-        else:
-            found += [f"{path} does not call {name}" for name in names if name not in code.co_names]
-    return found
+    return found + list(uncalled(_CALLS))
 
 
-def check_harness() -> None:
-    """Raises InputError that names what is missing, and the versions."""
-    if found := missing():
-        try:
-            at_hand = version("tau2")
-        except PackageNotFoundError:
-            at_hand = "of unknown version"
-        raise InputError(
-            f"tau2 {at_hand} differs from {TESTED_VERSION}, for which coresched_tau2 was written: "
-            f"{'; '.join(found)}; install tau2 {TESTED_VERSION}"
-        )
+FIT = Fit("tau2", TESTED_VERSION, "from a checkout of github.com/sierra-research/tau2-bench", missing)

@@ -10,6 +10,7 @@ from typing import Any
 
 from coresched_harness.held import held
 from coresched_harness.run import Labels, say
+from coresched_harness.waits import waits_of
 from tau2.orchestrator.full_duplex_orchestrator import FullDuplexOrchestrator
 from tau2.runner import batch, controller
 
@@ -45,12 +46,7 @@ class Gated:
         """One attempt at a task, which is a sample: its simulation, with the sample's waits in `info`."""
         with held(partial(self._gate.sample, self._labels.of(str(task.id)))) as sample:
             simulation = self._run_single_task(config, task, **options)
-            waits = {
-                "sample": sample.id,
-                "admission_wait_s": round(sample.admission_wait_s, 6),
-                "environment_queue_s": round(sample.environment_queue_s, 6),
-            }
-            simulation.info = {**(simulation.info or {}), "coresched": waits}
+            simulation.info = {**(simulation.info or {}), "coresched": waits_of(sample)}
             return simulation
 
     def build_orchestrator(self, config: Any, task: Any, **options: Any) -> Any:

@@ -1,15 +1,20 @@
-"""What is installed: the compiled core, the engines beside it, with versions, and the adapters into them."""
+"""What is installed: the core, the engines and harnesses beside it, with versions, and adapters into them."""
 
 import importlib
 import os
 import platform
 from dataclasses import dataclass
 from importlib import metadata
+from typing import TYPE_CHECKING
 
 from coresched import __version__
 from coresched.capacity.engines import VERSIONS
+from coresched.cli.harness_adapters import harness_fits, inspect_harness
 from coresched.cli.sglang_adapters import SglangAdapters, inspect_sglang
 from coresched.cli.vllm_adapter import VllmAdapter, inspect_vllm
+
+if TYPE_CHECKING:
+    from coresched_harness.compatibility import Fit
 
 CORE = ("coresched.core.ring", "coresched.core.prefix", "coresched.core.chain", "coresched.batch.coordinator")
 
@@ -31,7 +36,7 @@ class Part:
 
 
 def installed_parts() -> tuple[Part, ...]:
-    """Every part looked for. Engines are optional; each is loaded, in a process of its own."""
+    """Every part looked for. Engines and harnesses are optional; each is loaded, in a process of its own."""
     engines = tuple(_engine(name, distributions) for name, distributions in ENGINES.items())
     return (
         Part("coresched", __version__, ""),
@@ -40,6 +45,7 @@ def installed_parts() -> tuple[Part, ...]:
         *engines,
         *(_sglang_adapters() if engines[0].version is not None else ()),
         *((_vllm_adapter(inspect_vllm()),) if engines[1].version is not None else ()),
+        *(_harness(fit) for fit in harness_fits()),
     )
 
 
@@ -121,6 +127,22 @@ def _vllm_adapter(found: VllmAdapter | str) -> Part:
         return Part(name, None, f"{option} has no metrics and no early checks: {reason}", broken=True)
     tested = "tested" if found.tested else "not tested"
     return Part(name, __version__, f"{option} is offered; {tested} with vLLM {found.version}")
+
+
+def _harness(fit: "Fit") -> Part:
+    name, version = fit.distribution, fit.version()
+    if version is None:
+        return Part(name, None, f"optional; its adapter is tested with {fit.tested}")
+    lacks = inspect_harness(name)
+    if isinstance(lacks, str):
+        return Part(name, None, f"{version} cannot be loaded: {lacks}", broken=True)
+    if lacks:
+        reasons = "; ".join(lacks)
+        return Part(
+            fit.distribution, None, f"{version} cannot be gated: {reasons}; use {fit.tested}", broken=True
+        )
+    tested = "this release is tested" if version == fit.tested else f"tested with {fit.tested}"
+    return Part(name, version, f"its adapter fits; {tested}")
 
 
 def _version(distribution: str) -> str | None:

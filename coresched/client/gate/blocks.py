@@ -29,8 +29,14 @@ _sample: ContextVar[Sample | None] = ContextVar("coresched_gate_sample", default
 
 
 def sample_in_scope() -> Sample | None:
-    """The gate's sample that was entered last in this thread or task, or in the task that began this one."""
-    return _sample.get()
+    """The gate's sample that was entered last in this thread or task, or in the task that began this one.
+
+    One that was left, from wherever that was, is in no scope any more.
+    """
+    sample = _sample.get()
+    while sample is not None and sample._inner is None:
+        sample = sample._outer
+    return sample
 
 
 class Block(ABC, Generic[Inner]):

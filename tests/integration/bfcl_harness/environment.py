@@ -15,8 +15,8 @@ HARNESS_VERSION = "2026.3.23"
 _LIBRARIES = (
     "aiohttp, anthropic, bs4, boto3, cohere, datamodel_code_generator.parser.jsonschema, dotenv, filelock, "
     "google.genai.types, html2text, httpx2, mistralai, mpmath, msgspec, openai, overrides, pandas, "
-    "qwen_agent.llm, rank_bm25, requests, serpapi, tabulate, tenacity, tqdm, transformers, tree_sitter_java, "
-    "tree_sitter_javascript, typer, writerai; from transformers import AutoConfig, AutoTokenizer"
+    "qwen_agent.llm, rank_bm25, requests, serpapi, tabulate, tenacity, tqdm, tree_sitter_java, "
+    "tree_sitter_javascript, typer, writerai"
 )
 
 BFCL = EngineEnvironment(

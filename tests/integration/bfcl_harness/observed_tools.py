@@ -3,8 +3,8 @@
     python observed_tools.py LOG SECONDS COMMAND...
 
 BFCL's tools are Python methods that take microseconds. Here each call first waits for a `sleep SECONDS`; LOG
-gets a JSON line with the call's start and end on the machine's monotonic clock. The rest is
-`python -m coresched_bfcl COMMAND...`.
+gets a JSON line with its sample, null without a gate, and its start and end in seconds since 1970. The rest
+is `python -m coresched_bfcl COMMAND...`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from typing import Any
 from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING
 from coresched_bfcl.command import main
 
+from coresched.client.gate import sample_in_scope
+
 OBSERVED = ("GorillaFileSystem", "MathAPI", "MessageAPI", "TicketAPI", "TravelAPI", "TwitterAPI")
 
 _in_a_call = threading.local()  # tools call each other
@@ -35,13 +37,15 @@ def observed(tool: Callable[..., Any], log: int, seconds: str) -> Callable[..., 
         if getattr(_in_a_call, "yes", False):
             return tool(*arguments, **options)
         _in_a_call.yes = True
-        start = time.monotonic()
+        start = time.time()
         try:
             subprocess.run(["sleep", seconds], check=True)
             return tool(*arguments, **options)
         finally:
             _in_a_call.yes = False
-            os.write(log, (json.dumps({"start": start, "end": time.monotonic()}) + "\n").encode())
+            sample = sample_in_scope()
+            line = {"sample": sample and sample.id, "start": start, "end": time.time()}
+            os.write(log, (json.dumps(line) + "\n").encode())
 
     return call
 

@@ -7,8 +7,11 @@ import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
+from harness_recordings import ToolRun, check_recording
 from integration.bfcl_harness.environment import package
 from integration.bfcl_harness.harness_runs import MODEL, Project, jsonl, most_at_once, scripted_worker
 from integration.bfcl_harness.right_answers import CATEGORY, right_answers
@@ -30,10 +33,12 @@ SCHEDULES = {
 class Runs:
     project: Project
     done: dict[str, subprocess.CompletedProcess[str]]
-    requests: dict[str, list[dict[str, object]]]
+    requests: dict[str, list[dict[str, Any]]]
     """The worker's request log, by schedule."""
-    calls: dict[str, list[dict[str, float]]]
-    """When each tool call ran, by schedule."""
+    calls: dict[str, list[dict[str, Any]]]
+    """Whose tool calls ran when, by schedule."""
+    recorded: Path
+    """The recording of the decoupled one."""
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +55,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
         for name, gate in SCHEDULES.items():
             before = len(jsonl(folder / "requests.jsonl"))
             words = project.generate(name, "--num-threads", f"{len(CASES)}")
+            gate = {**gate, "CORESCHED_RECORD": str(folder / "recorded")} if name == "decoupled" else gate
             done[name] = project.run_observed(folder / f"{name}.jsonl", *words, **gate)
             requests[name] = jsonl(folder / "requests.jsonl")[before:]
             calls[name] = jsonl(folder / f"{name}.jsonl")
-        yield Runs(project, done, requests, calls)
+        yield Runs(project, done, requests, calls, folder / "recorded")
 
 
 def test_every_test_case_has_its_row(runs: Runs) -> None:
@@ -79,6 +85,11 @@ def test_every_request_of_a_gated_run_carries_its_test_case_as_label(runs: Runs)
         assert {case: by_name[name].count(case) for case in CASES} == turns
 
 
+def test_the_recording_has_what_the_worker_and_the_tools_saw(runs: Runs) -> None:
+    tools = [ToolRun(call["sample"], call["start"], call["end"]) for call in runs.calls["decoupled"]]
+    check_recording(runs.recorded, runs.requests["decoupled"], tools, C_E)
+
+
 def test_bfcl_scores_a_gated_run_as_it_scores_a_plain_one(runs: Runs) -> None:
     scores = {}
     for name in SCHEDULES:
@@ -100,7 +111,7 @@ def test_a_row_has_the_waits_of_its_trajectory(runs: Runs) -> None:
         for name in SCHEDULES
         if name != "plain"
     }
-    assert sorted(wait["sample"] for wait in waits["decoupled"]) == sorted(CASES)
+    assert sorted(wait["label"] for wait in waits["decoupled"]) == sorted(CASES)
     assert sum(wait["environment_queue_s"] > 0 for wait in waits["decoupled"]) > 1
     assert sum(wait["admission_wait_s"] > 0.05 for wait in waits["unified"]) >= len(CASES) - C_E - 1
     for row in runs.project.rows("unified").values():

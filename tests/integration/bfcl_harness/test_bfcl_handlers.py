@@ -6,9 +6,14 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+from integration.bfcl_harness.environment import BFCL
 from integration.bfcl_harness.harness_runs import Project, jsonl, scripted_worker
+from uv_command import run_uv
 
 GATE = {"CORESCHED_SAMPLE_CONCURRENCY": "4", "CORESCHED_ENVIRONMENT_CONCURRENCY": "1"}
+TRANSFORMERS = ("transformers==5.24.0", "huggingface-hub==2.4.0", "safetensors==0.8.0", "fsspec==2026.9.0")
+"""Without torch it has the tokenizers that handlers of local engines use; no other test needs it."""
 ONE_WORD = json.dumps({"match": "", "replies": [{"content": "Done."}]})
 CASES = [f"multi_turn_base_{number}" for number in range(3)]
 
@@ -26,7 +31,11 @@ def tokenizer(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.by_hand
 def test_requests_to_a_local_engine_carry_their_labels(tmp_path: Path) -> None:
+    libraries = tmp_path / "transformers"
+    to = ("--target", libraries, "--python", BFCL.python(), "--no-deps")
+    assert run_uv("pip", "install", "--quiet", *to, *TRANSFORMERS).returncode == 0
     local = tokenizer(tmp_path / "tokenizer")
     with scripted_worker(tmp_path, ONE_WORD, model=str(local)) as url:
         project = Project(tmp_path / "project", url)
@@ -34,6 +43,7 @@ def test_requests_to_a_local_engine_carry_their_labels(tmp_path: Path) -> None:
         engine = ("--skip-server-setup", "--local-model-path", str(local), "--num-threads", "2")
         done = project.run(
             *project.generate("rows", *engine, model="Qwen/Qwen3-0.6B"),
+            PYTHONPATH=str(libraries),
             REMOTE_OPENAI_BASE_URL=f"{url}/v1",
             **GATE,
         )

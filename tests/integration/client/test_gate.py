@@ -79,6 +79,17 @@ async def in_task(gate: Gate, name: str, admitted: Held, executing: Held, reside
     assert sample_in_scope() is None
 
 
+def test_a_sample_that_was_left_is_in_no_scope(make: Any) -> None:
+    gate = make(sample_concurrency=2)
+    one, other = gate.sample("one"), gate.sample("other")
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    assert sample_in_scope() is other
+    other.__exit__(None, None, None)
+    assert sample_in_scope() is None
+
+
 def in_asyncio(run: Callable[..., Awaitable[None]], gate: Gate, names: list[str], *held: Held) -> None:
     async def all_of_them() -> None:
         await asyncio.gather(*(run(gate, name, *held, asyncio.sleep) for name in names))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import coresched_inspect
 import eval_tasks
-from coresched_inspect.compatibility import check
+from coresched_inspect.compatibility import FIT
 from inspect_ai import eval, eval_retry
 from inspect_ai._eval.task.run import _task_run_sample_attempt
 from inspect_ai._util.entrypoints import ensure_entry_points
@@ -79,7 +79,7 @@ def refusal():
     place = _TimeLimit._refresh_deadline
     del _TimeLimit._refresh_deadline
     try:
-        check()
+        FIT.check()
     except InputError as error:
         return str(error)
     finally:

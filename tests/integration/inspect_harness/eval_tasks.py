@@ -81,7 +81,7 @@ def samples(*names: str) -> list[Sample]:
 @task
 def jobs() -> Task:
     return Task(
-        dataset=samples(*(f"job-{number}" for number in range(9))),
+        dataset=samples(*(f"job-{number}" for number in range(6))),
         solver=[use_tools(work()), generate()],
         scorer=includes(),
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 Reply = dict[str, Any]
 
-JOBS = 9
+JOBS = 6
 RIGHT = "done"
 WRONG = "given up"
 
@@ -81,6 +81,19 @@ def most_at_once(log: Path) -> int:
     assert events
     assert not any(running.values()), "a tool's process that ended without a line, or was ended"
     return most
+
+
+def tool_runs(log: Path) -> list[tuple[str, float, float]]:
+    """Each process's job, start and end; of those of a job beside each other, one from first to last."""
+    found: list[tuple[str, float, float]] = []
+    begun: dict[str, list[float]] = {}
+    for line in log.read_text(encoding="utf-8").splitlines():
+        what, job, at = line.split()
+        if what == "start":
+            begun.setdefault(job, []).append(float(at))
+        else:
+            found.append((job, begun[job].pop(0), float(at)))
+    return found
 
 
 def processes(log: Path) -> int:

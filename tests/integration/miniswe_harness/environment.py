@@ -6,7 +6,7 @@ from pathlib import Path
 
 from integration.engines.environment import COMPILED_ONCE, EngineEnvironment
 
-OFFLINE = {
+_OFFLINE = {
     **COMPILED_ONCE,
     "HF_HUB_OFFLINE": "1",
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
@@ -21,6 +21,7 @@ MINI_SWE_AGENT = EngineEnvironment(
     "2.4.6",
     Path(__file__).with_name("requirements.txt"),
     (),
-    OFFLINE,
-    "import datasets, minisweagent.run.benchmarks.swebench, minisweagent.models.litellm_model",
+    _OFFLINE,
+    # Not minisweagent itself, which reads then where its settings are.
+    "import datasets, jinja2, litellm, prompt_toolkit, pydantic, rich.live, tenacity, typer",
 )

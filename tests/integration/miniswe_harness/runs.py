@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from integration.miniswe_harness.environment import OFFLINE
+from integration.engines.loaded import LoadedProcess, start_loaded
+from integration.engines.programs import TO_ITS_END
+from integration.miniswe_harness.environment import MINI_SWE_AGENT
 
-RUNNER = "from minisweagent.run.utilities.mini_extra import main; main()"  # as the command `mini-extra` does
+RUNNER = Path(__file__).with_name("run_benchmark.py")
 
 
 @dataclass(frozen=True)
@@ -19,15 +23,15 @@ class Run:
     """One run of the runner. `folder` has its configuration, its commands and its results."""
 
     folder: Path
-    process: subprocess.Popen[str]
+    process: LoadedProcess
+    _printed: IO[bytes]
 
-    def finish(self, timeout_s: float = 300) -> str:
-        """What it printed. Fails where it did not end well."""
-        try:
-            printed, _ = self.process.communicate(timeout=timeout_s)
-        finally:
-            self.process.kill()
-        assert self.process.returncode == 0, printed
+    def finish(self, expected: int = 0, timeout_s: float = 300) -> str:
+        """What it printed. Fails where it did not end as expected."""
+        status = self.process.wait(timeout_s)
+        self._printed.seek(0)
+        printed = self._printed.read().decode()
+        assert status == expected, printed
         return printed
 
     @property
@@ -53,37 +57,42 @@ class Run:
         return (self.outputs / "minisweagent.log").read_text()
 
 
-def start_run(python: Path, tasks: Path, folder: Path, threads: int, *options: str, **variables: str) -> Run:
+@contextmanager
+def running(tasks: Path, folder: Path, threads: int, *options: str, **variables: str) -> Iterator[Run]:
     """On the tasks of `tasks`, with `gated.yaml` of `folder` on top of mini-swe-agent's own settings."""
-    home = {"HF_HOME": str(folder / "huggingface"), "MSWEA_GLOBAL_CONFIG_DIR": str(folder / "settings")}
+    settings = {"MSWEA_GLOBAL_CONFIG_DIR": str(folder / "settings")}
     inherited = {name: text for name, text in os.environ.items() if not name.startswith("CORESCHED_")}
-    command = [str(python), "-c", RUNNER, "swebench", "--subset", str(tasks / "tasks"), "--split", "test"]
+    command = [str(RUNNER), str(folder / "datasets"), "swebench"]
+    command += ["--subset", str(tasks / "tasks"), "--split", "test"]
     command += ["-o", str(folder / "out"), "-w", str(threads)]
     command += ["-c", "swebench.yaml", "-c", str(folder / "gated.yaml"), *options]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**inherited, **OFFLINE, **home, **variables},
-        start_new_session=True,
-    )
-    return Run(folder, process)
+    environment = {**inherited, **MINI_SWE_AGENT.variables, **settings, **variables}
+    with (
+        tempfile.TemporaryFile() as printed,
+        start_loaded(
+            MINI_SWE_AGENT, TO_ITS_END, *command, output=printed, errors=printed, environment=environment
+        ) as process,
+    ):
+        yield Run(folder, process, printed)
+
+
+def commands(folder: Path) -> list[tuple[str, int, int]]:
+    """Each command's task, and when it ran by its own clock in nanoseconds."""
+    found = []
+    begun: dict[str, int] = {}
+    for line in (folder / "work" / "tool.log").read_text().splitlines():
+        what, name, at = line.split()
+        if what == "start":
+            begun[name] = int(at)
+        else:
+            found.append((name, begun.pop(name), int(at)))
+    assert not begun
+    return found
 
 
 def intervals(*folders: Path) -> list[tuple[int, int]]:
-    """When each command ran, by its own clock in nanoseconds; of all runs together."""
-    found = []
-    for folder in folders:
-        begun: dict[str, int] = {}
-        for line in (folder / "work" / "tool.log").read_text().splitlines():
-            what, name, at = line.split()
-            if what == "start":
-                begun[name] = int(at)
-            else:
-                found.append((begun.pop(name), int(at)))
-        assert not begun
-    return found
+    """When each command ran, of all runs together."""
+    return [(start, end) for folder in folders for _, start, end in commands(folder)]
 
 
 def most_at_once(ran: list[tuple[int, int]]) -> int:

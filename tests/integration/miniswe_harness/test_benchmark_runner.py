@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from integration.miniswe_harness.runs import Run, intervals, makespan_s, most_at_once, requests, start_run
+from harness_recordings import ToolRun, check_recording
+from integration.miniswe_harness.runs import (
+    Run,
+    commands,
+    intervals,
+    makespan_s,
+    most_at_once,
+    requests,
+    running,
+)
 from integration.miniswe_harness.tasks import TIMEOUT_S, replies_of, write_configuration, write_tasks
 from served import served
 from simulated_worker import running_worker
@@ -31,10 +40,12 @@ class Runs:
     """The requests of all but the decoupled run."""
     two_workers: list[Path]
     """The requests of that one, by worker."""
+    recorded: Path
+    """Its recording."""
 
 
 @pytest.fixture(scope="module")
-def runs(harness_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     folder = tmp_path_factory.mktemp("miniswe")
     write_tasks(folder, TASKS, command_s=0.4, stuck=STUCK)
     names = ("plain", "unified-0", "unified-1", "decoupled")
@@ -47,9 +58,7 @@ def runs(harness_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
             write_configuration(folder / name, urls[0])
 
         def start(name: str, *more: str, **variables: str) -> Run:
-            run = start_run(harness_python, folder, folder / name, SAMPLES, *more, **variables)
-            stack.callback(run.process.kill)
-            return run
+            return stack.enter_context(running(folder, folder / name, SAMPLES, *more, **variables))
 
         plain = start("plain")
         limits = {"CORESCHED_SAMPLE_CONCURRENCY": str(SLOTS), "CORESCHED_ENVIRONMENT_CONCURRENCY": str(SLOTS)}
@@ -60,10 +69,11 @@ def runs(harness_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
             start("unified-1", "--slice", f"{half}:", **shared),
         ]
         limits["CORESCHED_SAMPLE_CONCURRENCY"] = str(SAMPLES)
+        limits["CORESCHED_RECORD"] = str(folder / "recorded")
         decoupled = start("decoupled", CORESCHED_WORKERS=",".join(urls[1:]), **limits)
         for run in (plain, *unified, decoupled):
             run.finish()
-        yield Runs(folder, plain, unified, decoupled, logs[0], logs[1:])
+        yield Runs(folder, plain, unified, decoupled, logs[0], logs[1:], folder / "recorded")
 
 
 def test_every_task_is_submitted_with_what_it_submits_without_a_gate(runs: Runs) -> None:
@@ -105,7 +115,13 @@ def test_every_request_of_a_gated_run_has_its_label(runs: Runs) -> None:
     assert together == expected + Counter({None: expected.total()})
 
 
-def test_the_recording_has_no_queue_wait_in_its_stages(runs: Runs, tmp_path: Path) -> None:
+def test_the_batch_s_own_recording_has_what_the_workers_and_the_commands_saw(runs: Runs) -> None:
+    tools = [ToolRun(name, start / 1e9, end / 1e9) for name, start, end in commands(runs.decoupled.folder)]
+    asked = [entry for log in runs.two_workers for entry in requests(log)]
+    check_recording(runs.recorded, sorted(asked, key=lambda entry: entry["time"]), tools, SLOTS)
+
+
+def test_the_harness_s_recording_has_no_queue_wait_in_its_stages(runs: Runs, tmp_path: Path) -> None:
     files = sorted(map(str, runs.decoupled.outputs.glob("*/*.traj.json")))
     trace = str(tmp_path / "trace.jsonl")
     assert main(["trace", "import", *files, "--output", trace]) == 0

@@ -2,28 +2,22 @@
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.miniswe_harness.environment import OFFLINE
+from integration.engines.loaded import run_loaded
+from integration.miniswe_harness.environment import MINI_SWE_AGENT
 
 HERE = Path(__file__).parent
 LIMITS = {"CORESCHED_SAMPLE_CONCURRENCY": "2", "CORESCHED_ENVIRONMENT_CONCURRENCY": "1"}
 
 
 @pytest.fixture(scope="module")
-def facts(harness_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Any:
     settings = {"MSWEA_GLOBAL_CONFIG_DIR": str(tmp_path_factory.mktemp("settings"))}
-    done = subprocess.run(
-        [harness_python, HERE / "scenarios.py"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **OFFLINE, **LIMITS, **settings},
-        timeout=120,
-        check=False,
-    )
+    environment = {**os.environ, **MINI_SWE_AGENT.variables, **LIMITS, **settings}
+    done = run_loaded(MINI_SWE_AGENT, HERE / "scenarios.py", environment=environment, timeout_s=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

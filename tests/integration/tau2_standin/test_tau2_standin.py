@@ -118,7 +118,7 @@ def test_a_gated_run_has_the_results_of_a_plain_one_under_the_cap(tmp_path: Path
     assert len(calls) == 2 * TRIALS * 2
     assert labels == {**dict.fromkeys(SAMPLES, 3), **dict.fromkeys([f"{name}/user" for name in SAMPLES], 2)}
     waits = [one["info"]["coresched"] for one in there.simulations("gated")]
-    assert sorted(wait["sample"] for wait in waits) == sorted(SAMPLES)
+    assert sorted(wait["label"] for wait in waits) == sorted(SAMPLES)
     assert max(wait["environment_queue_s"] for wait in waits) > 0.05
     for one, wait in zip(there.simulations("gated"), waits, strict=True):  # the clock runs from the grant
         assert one["timeout_s"] == pytest.approx(60 + wait["environment_queue_s"], abs=1e-5)

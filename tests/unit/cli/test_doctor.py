@@ -4,11 +4,13 @@ import dataclasses
 import json
 import re
 import shlex
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from coresched_harness.compatibility import Fit
 from engine_reports import (
     GIB,
     LING_KV,
@@ -25,6 +27,7 @@ from engine_reports import (
 
 from coresched.capacity.sglang import SglangFlags, solve_pools
 from coresched.cli import installed
+from coresched.cli.harness_adapters import inspect_harness
 from coresched.cli.main import main
 from coresched.cli.sglang_adapters import SglangAdapters
 from coresched.cli.vllm_adapter import VllmAdapter
@@ -328,6 +331,32 @@ def test_a_vllm_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts["vllm scheduler"].note == (
         "vLLM cannot be loaded: ModuleNotFoundError: No module named 'vllm'"
     )
+
+
+@pytest.mark.parametrize(
+    ("version", "lacks", "note", "broken"),
+    [
+        (None, [], "optional; its adapter is tested with 2.4.6", False),
+        ("2.4.6", [], "its adapter fits; this release is tested", False),
+        ("2.5.0", [], "its adapter fits; tested with 2.4.6", False),
+        ("2.5.0", ["a.b does not exist"], "2.5.0 cannot be gated: a.b does not exist; use 2.4.6", True),
+        ("2.5.0", "ImportError: x", "2.5.0 cannot be loaded: ImportError: x", True),
+    ],
+)
+def test_a_harness_and_its_adapter(
+    version: str | None, lacks: Any, note: str, broken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fit, "version", lambda fit: version if fit.distribution == "mini-swe-agent" else None)
+    monkeypatch.setattr(installed, "inspect_harness", lambda distribution: lacks)
+    parts = {part.name: part for part in installed.installed_parts()}
+    assert (parts["mini-swe-agent"].note, parts["mini-swe-agent"].broken) == (note, broken)
+    assert parts["tau2"].note == "optional; its adapter is tested with 1.0.1"
+
+
+def test_what_a_harness_lacks_is_found_out_in_another_process() -> None:
+    lacks = inspect_harness("mini-swe-agent")  # which is not installed where these tests run
+    assert "minisweagent.agents.default.DefaultAgent.run does not exist" in lacks
+    assert "minisweagent" not in sys.modules
 
 
 @pytest.mark.parametrize("fault", ["missing", "not compiled"])

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import httpx
 import pytest
-from coresched_harness import labelled
 from coresched_harness.held import GateFailure
 from coresched_harness.labelled import Labelling
 
@@ -80,43 +77,3 @@ def test_a_worker_without_a_url_ends_the_run() -> None:
         gate.sample("task-1"),
     ):
         http.post("chat")
-
-
-class Turn:
-    def __init__(self) -> None:
-        self.told: list[dict[str, Any]] = []
-
-    def usage(self, **counts: Any) -> None:
-        self.told.append(counts)
-        if not isinstance(counts["prompt_tokens"], int):
-            raise TypeError
-
-
-COUNTS = {"prompt_tokens": 9, "cached_tokens": 5, "output_tokens": 4}
-
-
-@pytest.mark.parametrize(
-    ("text", "counts"),
-    [
-        (json.dumps(ANSWER), [COUNTS]),
-        (f"data: {{}}\n\ndata: {json.dumps(ANSWER)}\n\ndata: [DONE]\n\n", [COUNTS]),
-        ('data: {"usage": null}\n\ndata: [DONE]\n\n', []),
-        (
-            'data: {"type": "response.completed", "response": {"usage": {"input_tokens": 9, '
-            '"output_tokens": 4, "input_tokens_details": {"cached_tokens": 5}}}}\n\n',
-            [COUNTS],
-        ),
-        ('{"usage": {"prompt_tokens": 9, "completion_tokens": 4}}', [{**COUNTS, "cached_tokens": None}]),
-        ('{"usage": {}}', []),
-        (
-            '{"usage": {"prompt_tokens": "?"}}',
-            [{"prompt_tokens": "?", "cached_tokens": None, "output_tokens": None}],
-        ),
-        ('no json with a "usage"', []),
-        ("", []),
-    ],
-)
-def test_usage_is_read_from_whole_and_streamed_answers(text: str, counts: list[dict[str, Any]]) -> None:
-    turn: Any = Turn()
-    labelled.record_usage(turn, labelled._usage(text))
-    assert turn.told == counts

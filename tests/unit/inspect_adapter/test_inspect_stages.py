@@ -8,6 +8,7 @@ import pytest
 from coresched_inspect.stages import Execution, Stages, call_in_scope, model_call
 
 from coresched.client.gate import Gate, Turn
+from coresched.recording.usage import Usage
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
@@ -147,19 +148,19 @@ def test_a_stage_ends_the_turn_of_an_agent_beside_it(backend: str) -> None:
 
 def test_the_usage_of_a_turn_is_told_while_it_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
-    monkeypatch.setattr(Turn, "usage", lambda turn, **counts: told.append(counts), raising=False)
-    counts = {"prompt_tokens": 7, "cached_tokens": None, "output_tokens": 2}
+    monkeypatch.setattr(Turn, "usage", lambda turn, **counts: told.append(counts))
+    usage = Usage(prompt_tokens=7, output_tokens=2)
 
     async def body(gate: Gate) -> None:
         async with gate.sample("a") as sample:
             stages = Stages(sample, nullcontext)
-            await stages.end_turn(await stages.begin_turn(), usage=counts)
+            await stages.end_turn(await stages.begin_turn(), usage=usage)
             overtaken = await stages.begin_turn()
             async with stages.work():
-                await stages.end_turn(overtaken, usage=counts)
+                await stages.end_turn(overtaken, usage=usage)
 
     run("asyncio", body)
-    assert told == [counts]
+    assert told == [{"prompt_tokens": 7, "cached_tokens": None, "output_tokens": 2}]
 
 
 @BACKENDS

@@ -1,11 +1,11 @@
-"""What a request of mini-swe-agent takes along, and what its answer says; without the harness."""
+"""What a request of mini-swe-agent takes along; without the harness."""
 
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from coresched_miniswe.inner import class_name, inner_of, subclass
-from coresched_miniswe.sending import address, call_arguments, sends_headers, usage_of
+from coresched_miniswe.sending import address, call_arguments, sends_headers
 
 from coresched.errors import InputError
 
@@ -35,22 +35,6 @@ def test_a_turn_s_worker_takes_the_place_of_the_configured_host() -> None:
     assert address("http://w1:3", "http://workers") == "http://w1:3"
     with pytest.raises(InputError, match="worker 'w1' must be a URL"):
         address("w1", None)
-
-
-def test_usage_in_either_form() -> None:
-    details = SimpleNamespace(cached_tokens=4)
-    chat = SimpleNamespace(prompt_tokens=9, completion_tokens=3, prompt_tokens_details=details)
-    expected = {"prompt_tokens": 9, "cached_tokens": 4, "output_tokens": 3}
-    assert usage_of(SimpleNamespace(usage=chat)) == expected
-    tokens = {"input_tokens": 9, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 4}}
-    assert usage_of({"usage": tokens}) == expected
-    assert usage_of({"usage": {"prompt_tokens": 9, "completion_tokens": 0}}) == {
-        "prompt_tokens": 9,
-        "cached_tokens": None,
-        "output_tokens": 0,
-    }
-    assert usage_of({}) is None
-    assert usage_of({"usage": {"prompt_tokens": 9}}) is None
 
 
 class Face:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 
 import pytest
 from coresched_miniswe import beginning
@@ -27,6 +27,13 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 
 def state(gate: Gate, label: str) -> str:
     return gate.report().samples[label].state
+
+
+def until_state(gate: Gate, label: str, expected: str) -> None:
+    until = time.monotonic() + 60
+    while state(gate, label) != expected:
+        assert time.monotonic() < until
+        time.sleep(0.005)
 
 
 def test_the_commands_of_one_reply_keep_the_slot(gate: Gate) -> None:
@@ -163,28 +170,17 @@ def test_a_worker_that_is_all_there_is_is_asked_again(monkeypatch: pytest.Monkey
         running.end()
 
 
-def test_a_resident_slot_is_held_to_the_end(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = []
-
-    class Resident:
-        def __enter__(self) -> None:
-            steps.append("held")
-
-        def __exit__(
-            self,
-            kind: type[BaseException] | None,
-            error: BaseException | None,
-            traceback: TracebackType | None,
-        ) -> None:
-            steps.append("returned")
-
-    monkeypatch.setattr(Sample, "resident", lambda self: Resident(), raising=False)
-    running = Trajectory(gate, "a")
-    running.keep_resident()
-    running.keep_resident()
-    assert steps == ["held"]
-    running.end()
-    assert steps == ["held", "returned"]
+def test_a_resident_slot_is_held_to_the_end() -> None:
+    with Gate(sample_concurrency=2, resident_concurrency=1) as gate, ThreadPoolExecutor() as threads:
+        first, second = Trajectory(gate, "a"), Trajectory(gate, "b")
+        first.keep_resident()
+        first.keep_resident()
+        waiting = threads.submit(second.keep_resident)
+        until_state(gate, "b", "resident_queued")
+        first.end()
+        waiting.result()
+        assert (first.info()["resident_wait_s"], second.info()["resident_wait_s"] > 0) == (0, True)
+        second.end()
 
 
 def test_the_block_for_other_agents(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,8 +205,7 @@ def test_what_a_runner_ends_and_too_few_threads_are_told_of_once(
     with ThreadPoolExecutor(1) as pool:
         begun = [pool.submit(begin, gate, Task(name, ends=True)).result() for name in ("x", "y")]
     assert [record.getMessage() for record in caplog.records] == [
-        "the runner has 1 threads (-w 1), below the sample concurrency of 2: of this process no more than 1 "
-        "samples run at once; raise -w"
+        "-w 1 is below CORESCHED_SAMPLE_CONCURRENCY 2: this process never has more than 1 samples; use -w 2"
     ]
     begun[1].failure = RuntimeError
     for name in ("x", "y", "never begun"):
