@@ -323,4 +323,6 @@ async def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     async with engines(1) as running:
         with pytest.raises(InputError, match="is not empty; choose another name"):
             await replay(endpoints(running), tmp_path)
+        with pytest.raises(InputError, match=r"there is no directory '.*/no'; create it first"):
+            await replay(endpoints(running), tmp_path / "no" / "where")
         assert not running[0].asked
