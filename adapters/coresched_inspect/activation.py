@@ -84,7 +84,6 @@ def enter() -> None:
     _replace(compatibility.EXECUTE, gated_execution)
     _replace(compatibility.CALL, followed_call)
     _replace(compatibility.GENERATE, with_turns)
-    _replace(compatibility.SETUP, gated_setup)
     _replace(compatibility.EXEC, gated_command)
     _entered = True
 

@@ -50,10 +50,10 @@ class Stages:
 
     async def _open_stage(self) -> None:
         stage = self._sample.environment()
-        async with self._steps:
-            self._wanted = True
-            await self._close_turn(None)
         try:
+            async with self._steps:
+                self._wanted = True
+                await self._close_turn(None)
             await stage.__aenter__()
         except BaseException:
             self._wanted = False

@@ -90,6 +90,10 @@ def settings_of(args: argparse.Namespace) -> "ReplaySettings":
             f"{named} is a matter of the service; give `coresched serve` a --load-bound (a large one leaves "
             "each trajectory at home)"
         )
+    if args.load_bound is not None and args.router in ("round-robin", "consistent-hash"):
+        raise InputError(
+            f"--load-bound is for --router lbch and gateway; {args.router} has no bound, so leave it out"
+        )
     return ReplaySettings(
         sample_concurrency=args.sample_concurrency,
         environment_concurrency=args.environment_concurrency,

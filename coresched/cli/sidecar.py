@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import logging
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coresched.cli.connection import add_credential_options, connection_of, flags_named
@@ -139,6 +140,12 @@ def _add_schedule(parser: CommandParser) -> None:
         help="a running `coresched serve` whose batch it takes part in (default: a batch of its own)",
     )
     schedule.add_argument("--batch", metavar="NAME", help="the batch's name there")
+    schedule.add_argument(
+        "--record",
+        metavar="FOLDER",
+        help="write down each turn with its usage and each stage, for `coresched trace import` and "
+        "`coresched report`",
+    )
     add_credential_options(parser, "token of the service")
 
 
@@ -195,9 +202,13 @@ def _run(args: argparse.Namespace) -> int:
         announce_metrics=lambda url: print(f"coresched sidecar: metrics at {url}", flush=True),
     )
     from coresched.client.errors import ServiceError
+    from coresched.recording.writer import RecordingError
 
     try:
         asyncio.run(serving)
+    except RecordingError as error:
+        event(_logger, logging.ERROR, "recording_incomplete", str(error))
+        return 1
     except ServiceError as error:
         raise InputError(f"--service {args.service}: {error}") from None
     except ValueError as error:
@@ -305,7 +316,7 @@ def _batch(args: argparse.Namespace) -> "BatchOptions":
             make_batch(options)
         except ValueError as error:
             raise InputError(str(error)) from None
-    return options
+    return replace(options, record=args.record)
 
 
 def _warn_if_open(address: "TcpAddress | UnixAddress", risk: str) -> None:

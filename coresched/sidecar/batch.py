@@ -25,6 +25,8 @@ class BatchOptions:
     name: str | None = None
     credentials: dict[str, Any] = field(default_factory=dict)
     """Of `coresched.connect`: token, ca, certificate, key."""
+    record: str | None = None
+    """The folder of its recording."""
 
 
 def make_batch(options: BatchOptions) -> Batch:
@@ -35,6 +37,7 @@ def make_batch(options: BatchOptions) -> Batch:
         "environment_policy": options.environment_policy,
         "band_s": options.band_s,
         "bucket_s": options.bucket_s,
+        "record": options.record,
     }
     if options.service is None:
         return OwnBatch(**schedule)

@@ -51,9 +51,8 @@ class LlmSide:
         """A turn: POST /v1/chat/completions."""
         sent_on, who = await self._request(request)
         async with self._trajectories.request(who.label) as trajectory, trajectory.turn() as over:
-            async with self._llm.asked(
-                sent_on
-            ) as answer:  # and not longer: a held reply is no load of the LLM
+            asked = self._llm.asked(sent_on._replace(sample=trajectory.sample.id))
+            async with asked as answer:  # and not longer: a held reply is no load of the LLM
                 if answer.status == 200 and answer.is_stream:
                     response, reply = await self._begun(request, answer)
                 else:

@@ -21,6 +21,7 @@ from coresched.gateway.refusal import RefusedError, answer, shown
 from coresched.gateway.workers import Worker
 from coresched.http_server import Connection, listen, remove_socket
 from coresched.listen import TcpAddress, UnixAddress
+from coresched.recording.requests import RequestRecord
 from coresched.sidecar.batch import BatchOptions, make_batch
 from coresched.sidecar.labels import LabelFrom
 from coresched.sidecar.llm import CHAT_PATH, Hold, LlmSide
@@ -67,6 +68,7 @@ class Settings:
             "environment_policy": self.batch.environment_policy,
             "service": self.batch.service,
             "batch": self.batch.name,
+            "record": self.batch.record,
             **{name: getattr(self.terms, name) for name in self.terms.__slots__},
         }
 
@@ -173,6 +175,10 @@ async def running(
     """
     async with AsyncExitStack() as ends:
         session = await ends.enter_async_context(upstream_session(settings.connect_timeout_s))
+        record = None
+        if settings.batch.record is not None:
+            record = RequestRecord(settings.batch.record, "gateway", field="--record")
+            ends.push_async_callback(asyncio.to_thread, record.close)
         batch = make_batch(settings.batch)
         await ends.enter_async_context(batch)
         if isinstance(settings.llm, Fleet):
@@ -182,9 +188,9 @@ async def running(
             await checks.first_round()
             checking = asyncio.create_task(checks.run())
             ends.callback(checking.cancel)
-            llm = Upstream(settings.llm, session, "the LLM")
+            llm = Upstream(settings.llm, session, "the LLM", record)
         else:
-            llm = Upstream(OneServer(settings.llm), session, "the LLM")
+            llm = Upstream(OneServer(settings.llm), session, "the LLM", record)
         tools = Upstream(OneServer(settings.tools), session, "the tool server")
         trajectories = Trajectories(
             batch, settings.terms, environment_concurrency=settings.batch.environment_concurrency

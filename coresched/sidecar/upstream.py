@@ -16,6 +16,7 @@ from coresched.gateway.fleet import NoWorkerError
 from coresched.gateway.headers import Headers
 from coresched.gateway.refusal import RefusedError
 from coresched.gateway.workers import Worker
+from coresched.recording.requests import AttemptRecord, RequestRecord
 
 RETRY_AFTER_S = 5
 # Uvicorn drops a connection after 5 s without a request, perhaps in the moment in which one is sent.
@@ -65,13 +66,18 @@ class BrokenOffError(Exception):
 class Answer:
     """An answer whose headers are there. `status`, `reason`, and `headers` as the client gets them."""
 
-    def __init__(self, response: aiohttp.ClientResponse, kept: Headers) -> None:
+    def __init__(
+        self, response: aiohttp.ClientResponse, kept: Headers, attempt: AttemptRecord | None
+    ) -> None:
         self.status = response.status
         self.reason = response.reason or ""
         self.headers = kept
         self.broken = False
         """Whether it broke off after it had begun."""
         self._response = response
+        self._attempt = attempt
+        if attempt is not None:
+            attempt.answered(response.status, {name.lower(): value for name, value in kept.items()})
 
     @property
     def is_stream(self) -> bool:
@@ -81,10 +87,15 @@ class Answer:
     async def piece(self) -> bytes:
         """The next piece of the body; empty at its end. Raises BrokenOffError."""
         try:
-            return await self._response.content.readany()
+            piece = await self._response.content.readany()
         except (aiohttp.ClientError, OSError) as error:
             self.broken = True
             raise BrokenOffError(str(error) or type(error).__name__) from None
+        if self._attempt is not None:
+            self._attempt.piece(piece)
+            if not piece:
+                self._attempt.ended()
+        return piece
 
     async def whole(self) -> bytes:
         """All of the body. Raises BrokenOffError."""
@@ -102,16 +113,25 @@ class Request(NamedTuple):
     headers: Headers
     body: bytes | None
     label: str = ""
+    sample: str | None = None
+    """Whose turn it is, for a recording; None: nobody's."""
 
 
 class Upstream:
     """Requests to one kind of server, each on a connection that closes if its answer is not awaited."""
 
-    def __init__(self, placement: Placement, session: aiohttp.ClientSession, what: str) -> None:
-        """`what`: how errors call the server."""
+    def __init__(
+        self,
+        placement: Placement,
+        session: aiohttp.ClientSession,
+        what: str,
+        record: RequestRecord | None = None,
+    ) -> None:
+        """`what`: how errors call the server. `record` is told of the requests that are turns."""
         self._placement = placement
         self._session = session
         self._what = what
+        self._record = record
 
     @asynccontextmanager
     async def asked(self, request: Request) -> AsyncIterator[Answer]:
@@ -121,10 +141,10 @@ class Upstream:
         server failed before its answer began, 503 if none could be reached; and BrokenOffError goes on as
         502, so catch it where an answer has begun.
         """
-        worker, response = await self._sent(request)
+        worker, response, attempt = await self._sent(request)
         try:
             kept = headers.to_client(_pairs(response), worker.name)
-            answer = Answer(response, kept)
+            answer = Answer(response, kept, attempt)
             try:
                 yield answer
             finally:
@@ -133,16 +153,20 @@ class Upstream:
         except (headers.HeaderTextError, BrokenOffError) as error:
             self._refuse_failure(worker, str(error))
         finally:
+            _over(attempt)
             response.close() if not response.content.at_eof() else response.release()
             self._placement.release(worker)
 
-    async def _sent(self, request: Request) -> tuple[Worker, aiohttp.ClientResponse]:
+    async def _sent(self, request: Request) -> tuple[Worker, aiohttp.ClientResponse, AttemptRecord | None]:
         failed: list[Worker] = []
         while True:
             try:
                 worker = self._placement.route(request.label, failed)
             except NoWorkerError:
                 self._refuse_unreachable()
+            attempt = None
+            if self._record is not None and request.sample is not None:
+                attempt = self._record.attempt(request.sample, worker.name)
             try:
                 response = await self._session.request(
                     request.method,
@@ -153,21 +177,24 @@ class Upstream:
                     allow_redirects=False,
                 )
             except (aiohttp.ClientConnectorError, asyncio.TimeoutError) as error:
+                _over(attempt)
                 self._placement.release(worker)
                 self._placement.unreachable(worker, str(error))
                 failed.append(worker)
                 if len(failed) > 1:
                     self._refuse_unreachable()
             except (aiohttp.ClientError, OSError) as error:
+                _over(attempt)
                 self._placement.release(worker)
                 reason = str(error) or type(error).__name__
                 self._placement.reset(worker, reason)
                 self._refuse_failure(worker, reason)
             except BaseException:
+                _over(attempt)
                 self._placement.release(worker)
                 raise
             else:
-                return worker, response
+                return worker, response, attempt
 
     def _refuse_unreachable(self) -> NoReturn:
         raise RefusedError(
@@ -183,6 +210,12 @@ class Upstream:
             "worker_failed",
             f"{self._what} at {worker.name} failed: {reason}; it may have executed the request",
         )
+
+
+def _over(attempt: AttemptRecord | None) -> None:
+    """It ended without a whole answer, unless that was said before."""
+    if attempt is not None:
+        attempt.ended("it got no whole answer")
 
 
 def upstream_session(connect_timeout_s: float) -> aiohttp.ClientSession:

@@ -22,6 +22,7 @@ from simulated_worker import running_worker
 from tool_server import tool_server
 
 from coresched.cli.main import main
+from coresched.trajectory.importers.run import ImportReport, import_traces
 
 CONCURRENCY = 2  # C_E
 TASKS = [f"task-{number:02}" for number in range(8)]
@@ -137,7 +138,7 @@ async def test_every_call_is_matched_and_no_stage_is_beyond_the_cap(
 ) -> None:
     turns = [[call("work", n=n, ms=20), call("work", n=n, again=1, ms=20)] for n in range(3)]
     async with bench(tmp_path, *turns) as processes:
-        run = await processes.run(parallel=parallel, stream=stream)
+        run = await processes.run("--record", str(tmp_path / "run"), parallel=parallel, stream=stream)
         run.check()
         assert run.answers == await processes.ungated(parallel=parallel, stream=stream)
     assert run.status["counts"]["matched"] == 6 * len(TASKS)
@@ -146,6 +147,21 @@ async def test_every_call_is_matched_and_no_stage_is_beyond_the_cap(
     for shown in run.status["trajectories"]:
         assert (shown["turns"], shown["stages"], shown["calls"]) == (4, 3, 6)
     assert run.status["counts"]["ambiguous"] == 0
+    if not stream:  # a stream has no usage unless its client asks for it
+        recorded(run, tmp_path / "run", stages_s=[0.04] * 3)
+
+
+def recorded(run: Run, folder: Path, stages_s: Sequence[float]) -> None:
+    """The recording has the turns that the worker saw, and stages that last as long as their calls."""
+    trajectories = {one.id: one for one in import_traces([folder], ImportReport())}
+    assert trajectories.keys() == run.conversations.keys()
+    for label, trajectory in trajectories.items():
+        asked = [request for request in run.requests if request["label"] == label]
+        assert [turn.output_tokens for turn in trajectory.turns] == [one["output_tokens"] for one in asked]
+        assert trajectory.initial_prompt_tokens == asked[0]["prompt_tokens"]
+        held = [turn.env.duration_s for turn in trajectory.turns if turn.env is not None]
+        assert len(held) == len(stages_s)
+        assert all(s >= least for s, least in zip(held, stages_s, strict=True)), held
 
 
 async def test_retried_timed_out_failed_changed_and_abandoned_calls_keep_their_trajectory(

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from coresched.client.errors import ServiceError
 from coresched.client.gate.gate import Gate
 from coresched.errors import InputError
+from coresched.recording.writer import RecordingError
 
 T = TypeVar("T")
 
 PREFIX = "CORESCHED_"
 
+_logger = logging.getLogger("coresched.client")
 _lock = threading.Lock()
 _made: tuple[int, Gate] | None = None  # with the process that made it
 
@@ -45,9 +49,17 @@ def process_gate(environment: Mapping[str, str] = os.environ) -> Gate | None:
                 "count twice; share one batch through CORESCHED_SERVICE and CORESCHED_BATCH"
             )
         gate = Gate(**options)
-        atexit.register(gate.close)
+        atexit.register(close_at_exit, gate)
         _made = os.getpid(), gate
         return gate
+
+
+def close_at_exit(gate: Gate) -> None:
+    """At the process's end, where an exception would be a traceback that nobody can catch."""
+    try:
+        gate.close()
+    except (ServiceError, RecordingError) as error:
+        _logger.error("%s", error)
 
 
 def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:

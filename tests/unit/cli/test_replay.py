@@ -109,6 +109,8 @@ def test_the_commands_of_its_page_are_commands() -> None:
         (["--ca", "b"], "--ca is for a batch at a service"),
         (["--service", "h:1", "--load-bound", "2"], "--load-bound is a matter of the service"),
         (["--service", "h:1", "--router", "consistent-hash"], "consistent-hash is a matter of the service"),
+        (["--router", "round-robin", "--load-bound", "2"], "--load-bound is for --router lbch and gateway"),
+        (["--router", "consistent-hash", "--load-bound", "2"], "consistent-hash has no bound"),
         (["--against", "nowhere"], "--against 'nowhere' is no folder of a finished replay"),
         ([], "--endpoint http://127.0.0.1:1: cannot be connected to (Connection refused)"),
     ],

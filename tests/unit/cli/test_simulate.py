@@ -226,11 +226,19 @@ def test_bad_model_files_are_refused(
     assert said in err
 
 
+def read_by(descriptors: Path) -> list[str]:
+    """The files that are open there; none while the process is not quite there, or is about to go."""
+    try:
+        return [os.path.realpath(each) for each in descriptors.iterdir()]
+    except OSError:
+        return []
+
+
 def until_open(process: subprocess.Popen[str], path: Path) -> None:
     """Waits until the process reads the file, and so is past its imports."""
     descriptors = Path("/proc", str(process.pid), "fd")
     until = time.monotonic() + 60
-    while not any(os.path.realpath(each) == str(path) for each in descriptors.iterdir()):
+    while str(path) not in read_by(descriptors):
         assert process.poll() is None
         assert time.monotonic() < until
         time.sleep(0.005)

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from coresched.client.gate.process import gate_options
+from coresched.client.errors import SessionLostError
+from coresched.client.gate import Gate
+from coresched.client.gate.process import close_at_exit, gate_options
 from coresched.errors import InputError
+from coresched.recording.writer import RecordingError
 
 
 def test_nothing_asked_for_is_no_gate() -> None:
@@ -113,3 +116,16 @@ def test_one_gate_a_process_and_none_in_its_forks(tmp_path: Path) -> None:
     assert "capacities would count twice" in lines[0]
     assert "forked from" in lines[1]
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "error", [SessionLostError("the service is gone", "UNAVAILABLE"), RecordingError("3 events")]
+)
+def test_what_is_lost_at_the_end_of_the_process_is_one_line(
+    error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Gate(sample_concurrency=1) as gate:
+        monkeypatch.setattr(gate, "close", lambda: (_ for _ in ()).throw(error))
+        close_at_exit(gate)
+        monkeypatch.undo()
+    assert [record.getMessage() for record in caplog.records] == [str(error)]
