@@ -85,6 +85,11 @@ class Trajectory:
         return "inference" if self.requests else "admitted"
 
     @property
+    def finished(self) -> bool:
+        """Whether its last reply had no tool calls, and nothing came after it."""
+        return self._finished and not self.requests
+
+    @property
     def waiting_s(self) -> float:
         """Seconds of the wait that goes on, for admission or a slot; 0 if none does."""
         if not self._admitted.done():

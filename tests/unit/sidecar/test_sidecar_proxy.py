@@ -253,6 +253,17 @@ async def test_a_trajectory_ends_after_a_refusal_that_does_not_pass(status: int,
         assert {name: times.state for name, times in report.items()} == again
 
 
+async def test_whoever_had_the_last_reply_is_finished_when_the_sidecar_stops() -> None:
+    async with ends() as bench:
+        await bench.ask("done")
+        await bench.ask("in the middle", ("look", {}))
+        batch = bench.sidecar.trajectories.batch
+    assert {name: times.state for name, times in batch.report().samples.items()} == {
+        "done": "finished",
+        "in the middle": "withdrawn",
+    }
+
+
 async def test_two_requests_of_one_label_at_once_pass_and_are_counted() -> None:
     async with ends(label_from="key") as bench:
         bench.llm.gate.clear()
