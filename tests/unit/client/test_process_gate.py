@@ -129,3 +129,31 @@ def test_what_is_lost_at_the_end_of_the_process_is_one_line(
         close_at_exit(gate)
         monkeypatch.undo()
     assert [record.getMessage() for record in caplog.records] == [str(error)]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_recording_ends_with_the_process(tmp_path: Path, lost: bool) -> None:
+    program = (
+        "import resource\n"
+        "from coresched.client.gate import process_gate\n"
+        "gate = process_gate()\n"
+        "with gate.sample('a') as sample:\n"
+        f"    resource.setrlimit(resource.RLIMIT_FSIZE, ({9 if lost else -1}, -1))\n"
+        "    with sample.inference():\n"
+        "        pass\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "CORESCHED_SAMPLE_CONCURRENCY": "1", "CORESCHED_RECORD": str(tmp_path)},
+    )
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    if lost:
+        assert "that could not be written: File too large" in done.stderr
+    else:
+        assert done.stderr == ""
+        (path,) = tmp_path.iterdir()
+        assert path.read_text().splitlines()[-1].startswith('{"event":"completion","sample":"a"')
