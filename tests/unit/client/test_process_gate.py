@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coresched.client.errors import SessionLostError
-from coresched.client.gate import Gate
+from coresched.client.gate import Gate, process_gate
 from coresched.client.gate.process import close_at_exit, gate_options
 from coresched.errors import InputError
 from coresched.recording.writer import RecordingError
@@ -157,3 +157,12 @@ def test_a_recording_ends_with_the_process(tmp_path: Path, lost: bool) -> None:
         assert done.stderr == ""
         (path,) = tmp_path.iterdir()
         assert path.read_text().splitlines()[-1].startswith('{"event":"completion","sample":"a"')
+
+
+def test_a_folder_that_cannot_be_recorded_into_is_told_by_its_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CORESCHED_SAMPLE_CONCURRENCY", "1")
+    monkeypatch.setenv("CORESCHED_RECORD", str(tmp_path / "no" / "where"))
+    with pytest.raises(InputError, match=r"^CORESCHED_RECORD '.*/no/where': there is no directory"):
+        process_gate()
