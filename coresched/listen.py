@@ -84,7 +84,11 @@ def _unix_address(text: str, flag: str) -> UnixAddress:
             f"{flag} must have a path of at most {_LONGEST_SOCKET_PATH} bytes, got {size}: {text!r}"
         )
     folder = Path(path).absolute().parent
-    if not folder.is_dir():
+    try:
+        there = folder.is_dir()
+    except OSError as error:
+        raise InputError(f"{flag} {text} cannot be used: {error.strerror}: {str(folder)!r}") from None
+    if not there:
         raise InputError(f"{flag} {text}: there is no directory {str(folder)!r}; create it first")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{flag} {text} cannot be used: {os.strerror(errno.EACCES)}: {str(folder)!r}")

@@ -13,7 +13,7 @@ from coresched.cli.parser import CommandParser, add_command, count, number
 from coresched.cli.terminal import stdout_console
 from coresched.errors import InputError
 from coresched.lab.simulator.model import DEFAULT_MODEL, load_worker_model
-from coresched.lab.units import TimeUnit, percent_text
+from coresched.lab.units import TimeUnit, percent_text, unsigned_zero
 from coresched.trajectory.reader import load_trajectories
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ def print_advice(advice: "Advice", console: Console) -> None:
 
 
 def _percents(interval: "Interval") -> str:
-    return f"{interval.low * 100:.1f} to {interval.high * 100:.1f} %"
+    low, high = (unsigned_zero(value * 100, 1) for value in (interval.low, interval.high))
+    return f"{low:.1f} to {high:.1f} %"
 
 
 def _values(settings: dict[str, Any]) -> str:

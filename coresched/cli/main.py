@@ -96,7 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
             raise
         _silence_stdout()
-        return _fail(f"{name}: the output cannot be written: {error.strerror}", 1)
+        what = "the output" if error.filename is None else repr(error.filename)
+        return _fail(f"{name}: {what} cannot be written: {error.strerror}", 1)
 
 
 def _fail(message: str, code: int) -> int:

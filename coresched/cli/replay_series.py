@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -47,7 +48,7 @@ def run_series(
     )
     done: Done = []
     ending = Ending("completed")
-    there = folder.exists()
+    there = os.path.exists(folder)
     new_folder(folder)
     comparison = write_comparison(folder, series, _groups(series, done))
     for number, place in enumerate(series.places()):

@@ -164,7 +164,8 @@ def _add_times(parser: CommandParser) -> None:
         (
             "--end-after-s",
             1.0,
-            "a trajectory ends so long after a reply without tool calls, unless it goes on",
+            "a trajectory ends so long after a reply without tool calls, or after a 4xx of the LLM that does "
+            "not pass by itself, unless it goes on",
         ),
     ):
         times.add_argument(

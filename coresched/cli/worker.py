@@ -2,11 +2,13 @@
 
 import argparse
 import asyncio
+import os
 import sys
 from pathlib import Path
 
 from coresched.cli.parser import CommandParser, add_command, count, number
 from coresched.cli.server_options import add_grace, add_listen
+from coresched.errors import InputError
 from coresched.lab.simulator.model import DEFAULT_MODEL
 
 
@@ -93,6 +95,12 @@ def run(args: argparse.Namespace) -> int:
     settings = WorkerSettings(args.schedule_policy, args.label_capacity or memory.max_running)
     script = None if args.script is None else load_script(args.script)
     address = listen_address(args.listen)
+    if (
+        args.script
+        and args.request_log
+        and os.path.realpath(args.script) == os.path.realpath(args.request_log)
+    ):
+        raise InputError(f"--request-log {str(args.request_log)!r} is the --script; choose another name")
     request_log = None if args.request_log is None else RequestLog(args.request_log)
     if isinstance(address, TcpAddress) and not address.loopback:
         print(

@@ -43,5 +43,10 @@ async def end_recording(record: Record, kind: type[BaseException] | None) -> Non
         return
     if kind is not None and issubclass(kind, GeneratorExit):  # in which nothing can be awaited
         end_recording_here(record, kind)
+        return
+    try:
+        ending = asyncio.get_running_loop().run_in_executor(None, end_recording_here, record, kind)
+    except RuntimeError:  # the process is at its end, where no thread may begin any more
+        end_recording_here(record, kind)
     else:
-        await asyncio.to_thread(end_recording_here, record, kind)
+        await ending

@@ -30,10 +30,15 @@ def count_text(count: float) -> str:
 
 def percent_text(fraction: float | None, digits: int = 1) -> str:
     """A fraction as a percentage; a dash when there is none."""
-    return "-" if fraction is None else f"{fraction * 100:.{digits}f} %"
+    return "-" if fraction is None else f"{unsigned_zero(fraction * 100, digits):.{digits}f} %"
+
+
+def unsigned_zero(value: float, digits: int) -> float:
+    """The value, or 0 where so many digits would show it as -0."""
+    return 0.0 if abs(value) < 0.5 / 10**digits else value
 
 
 def saved_text(value: float, reference: float) -> str:
     """How much smaller than the reference, in percent of it; negative when it is larger."""
     saved = (1 - value / reference) * 100
-    return f"{0.0 if abs(saved) < 0.05 else saved:.1f} %"
+    return f"{unsigned_zero(saved, 1):.1f} %"

@@ -46,11 +46,12 @@ def recording_folder(folder: str | os.PathLike[str], field: str = "record") -> P
     """
     if not isinstance(folder, str | os.PathLike):
         raise TypeError(f"{field} must be the path of a folder, got {folder!r}")
+    if not os.fspath(folder):
+        raise InputError(f"{field} is empty; give the path of a folder")
     path = Path(folder)
     try:
         path.mkdir(exist_ok=True)
-        if (path / "run.json").exists():
-            raise InputError(f"{field} {str(path)!r} is the folder of a replay; choose another")
+        of_a_replay = any((path / name).exists() for name in ("run.json", "comparison.json"))
         writable = os.access(path, os.W_OK | os.X_OK)
     except FileNotFoundError:
         raise InputError(
@@ -61,6 +62,8 @@ def recording_folder(folder: str | os.PathLike[str], field: str = "record") -> P
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{field} {str(path)[:80]!r} cannot be used: {why}") from None
+    if of_a_replay:
+        raise InputError(f"{field} {str(path)!r} is the folder of a replay; choose another")
     if not writable:
         raise InputError(f"{field} {str(path)!r} is not writable; choose another")
     return path

@@ -15,6 +15,7 @@ from coresched.gateway.refusal import RefusedError
 from coresched.logs import event
 from coresched.sidecar.labels import Identity, LabelFrom, request_label
 from coresched.sidecar.messages import StreamedReply, ToolCall, reply_calls
+from coresched.sidecar.terms import MAY_BE_MADE_AGAIN
 from coresched.sidecar.trajectories import Trajectories
 from coresched.sidecar.trajectory import Trajectory
 from coresched.sidecar.upstream import Answer, BrokenOffError, Request, Upstream, cut_off, passed_on
@@ -73,6 +74,8 @@ class LlmSide:
                     f"a reply to trajectory {who.label!r} is no chat completion; its tool calls are unknown",
                     label=who.label,
                 )
+            elif 400 <= answer.status < 500 and answer.status not in MAY_BE_MADE_AGAIN:
+                trajectory.refused()
             return web.Response(status=answer.status, reason=answer.reason, headers=answer.headers, body=body)
 
     async def other(self, request: web.Request) -> web.StreamResponse:

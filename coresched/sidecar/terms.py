@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MAY_BE_MADE_AGAIN = (408, 425, 429)
+"""Refusals, beside 5xx, that pass by themselves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -16,7 +19,8 @@ class Terms:
     idle_s: float = 300.0
     """A trajectory without any request ends."""
     end_after_s: float = 1.0
-    """A trajectory ends so long after a reply without tool calls, unless it goes on."""
+    """A trajectory ends so long after a reply without tool calls, or after the LLM refused a request in a way
+    that does not pass by itself, unless it goes on."""
 
 
 class QueueDeadlineError(Exception):

@@ -16,12 +16,11 @@ from coresched.gateway.refusal import RefusedError
 from coresched.logs import event
 from coresched.sidecar.messages import ToolCall, is_other_method, requested_call
 from coresched.sidecar.pending import Match
-from coresched.sidecar.terms import QueueDeadlineError
+from coresched.sidecar.terms import MAY_BE_MADE_AGAIN, QueueDeadlineError
 from coresched.sidecar.trajectories import Trajectories
 from coresched.sidecar.trajectory import Trajectory
 from coresched.sidecar.upstream import Answer, Request, Upstream, passed_on
 
-_MAY_BE_MADE_AGAIN = (408, 425, 429)
 _LONGEST_SHOWN = 100
 
 _logger = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ class ToolSide:
             self._tools.asked(_sent_on(request, body, owner)) as answer,
         ):
             response = await self._answered(request, answer)
-            refused = answer.status >= 500 or answer.status in _MAY_BE_MADE_AGAIN
+            refused = answer.status >= 500 or answer.status in MAY_BE_MADE_AGAIN
             outcome.append(not (refused or answer.broken))
             return response
 

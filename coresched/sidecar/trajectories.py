@@ -83,9 +83,9 @@ class Trajectories:
             places.release()
 
     async def close(self) -> None:
-        """End all that are left, as withdrawn."""
+        """End all that are left: as withdrawn, but for those that only did not go on yet."""
         for trajectory in list(self._present.values()):
-            trajectory.end(withdrawn=True)
+            trajectory.end(withdrawn=not trajectory.finished)
         await asyncio.gather(*(trajectory.closed() for trajectory in self._ending))
 
     def _begun(self, label: str) -> Trajectory:

@@ -66,6 +66,7 @@ class Trajectory:
         self._withdrawn = False
         self._overlapped = False
         self._finished = False  # the last reply had no tool calls
+        self._refused = False  # the last LLM request, in a way that its repetition would be, too
         self._slots = Slots(sample, terms.stage_idle_s, counts, self._settle)
         self._waiting = WaitingCalls(terms.queue_deadline_s)
         self._turn_over: asyncio.Future[bool] | None = None
@@ -82,6 +83,11 @@ class Trajectory:
         if (slot := self._slots.present) is not None:
             return "environment" if slot.held else "queued"
         return "inference" if self.requests else "admitted"
+
+    @property
+    def finished(self) -> bool:
+        """Whether its last reply had no tool calls, and nothing came after it."""
+        return self._finished and not self.requests
 
     @property
     def waiting_s(self) -> float:
@@ -123,6 +129,7 @@ class Trajectory:
     async def turn(self) -> AsyncIterator[asyncio.Future[bool]]:
         """A turn, which ends the stage before it. Set the result once the reply is whole, or has failed."""
         self._drop_stage()
+        self._finished = self._refused = False
         over: asyncio.Future[bool] = self._loop.create_future()
         overlaps = self._turn_over is not None and not self._turn_over.done()
         if overlaps:
@@ -183,6 +190,10 @@ class Trajectory:
         self.stages += bool(calls)
         self._settle()
         return self.calls_pending
+
+    def refused(self) -> None:
+        """The LLM takes no such request; most harnesses give their task up, and none says so."""
+        self._refused = True
 
     async def hold(self, stage: list[Call]) -> bool:
         """Wait for the stage's slot, which is kept for its calls then; False if the deadline came first.
@@ -330,5 +341,6 @@ class Trajectory:
             self._timer.cancel()
             self._timer = None
         if not self._slots.settle() and not self.requests:
-            limit_s = self._terms.end_after_s if self._finished else self._terms.idle_s
+            over = self._finished or self._refused
+            limit_s = self._terms.end_after_s if over else self._terms.idle_s
             self._timer = self._loop.call_later(limit_s, lambda: self.end(withdrawn=not self._finished))

@@ -233,7 +233,13 @@ def test_a_mistake_in_a_file_is_one_line_and_exit_code_2(
 ) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text('{"match": "a", "replies": [{"content": "b", "tools": []}]}\n')
+    good = tmp_path / "good.jsonl"
+    good.write_text('{"match": "a", "replies": [{"content": "b"}]}\n')
     for options, said in (
+        (
+            ["--script", str(good), "--request-log", str(good)],
+            f"--request-log {str(good)!r} is the --script; choose another name",
+        ),
         (["--script", str(script)], f"{script}, line 1: replies[0].tools is no field here; use content and "),
         (["--script", str(tmp_path / "none")], f"{tmp_path / 'none'}: no such file"),
         (

@@ -1,5 +1,6 @@
 """`--listen`: what it names, and one sentence for each way to get it wrong."""
 
+import errno
 import socket
 from pathlib import Path
 
@@ -45,6 +46,15 @@ def test_a_bad_address_is_refused_in_one_line(text: str, said: str) -> None:
         listen_address(text)
     assert str(refused.value).startswith("--listen ")
     assert "\n" not in str(refused.value)
+
+
+def test_a_folder_that_may_not_be_looked_into_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", forbidden)
+    with pytest.raises(InputError, match=r"unix:/a/s cannot be used: Permission denied: '/a'"):
+        listen_address("unix:/a/s")
 
 
 def test_a_port_in_use_is_refused() -> None:

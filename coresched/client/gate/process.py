@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from coresched.client.errors import ServiceError
 from coresched.client.gate.gate import Gate
 from coresched.errors import InputError
-from coresched.recording.writer import RecordingError
+from coresched.recording.writer import RecordingError, recording_folder
 
 T = TypeVar("T")
 
@@ -48,6 +48,8 @@ def process_gate(environment: Mapping[str, str] = os.environ) -> Gate | None:
                 "this process was forked from one that has a gate of its own, so that the capacities would "
                 "count twice; share one batch through CORESCHED_SERVICE and CORESCHED_BATCH"
             )
+        if "record" in options:  # a batch would name its own option
+            recording_folder(options["record"], f"{PREFIX}RECORD")
         gate = Gate(**options)
         atexit.register(close_at_exit, gate)
         _made = os.getpid(), gate

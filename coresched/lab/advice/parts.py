@@ -108,11 +108,16 @@ def given(settings: RunSettings, texts: Sequence[str]) -> RunSettings:
     """``settings`` with NAME=VALUE for some of what can be chosen. Raises InputError naming what is wrong."""
     chosen = [name for names in PARTS.values() for name in names]
     kinds = {field.name: type(getattr(settings, field.name)) for field in fields(settings)}
+    said: dict[str, str] = {}
     for text in texts:
         written, equals, value = text.partition("=")
         name = written.strip().replace("-", "_")
         if not equals or name not in chosen:
-            raise InputError(f"--as-it-is {text!r} must be NAME=VALUE with a NAME of {', '.join(chosen)}")
+            names = ", ".join(one.replace("_", "-") for one in chosen)
+            raise InputError(f"--as-it-is {text!r} must be NAME=VALUE with a NAME of {names}")
+        if name in said:
+            raise InputError(f"--as-it-is {text!r} and {said[name]!r} set the same; give one of them")
+        said[name] = text
         try:
             settings = replace(settings, **{name: kinds[name](value.strip())})
         except InputError as error:

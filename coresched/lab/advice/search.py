@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from coresched.lab.advice.parts import PARTS, Capacity, alternatives, part_of, with_part
-from coresched.lab.advice.trials import SEARCHED, Trials
+from coresched.lab.advice.trials import CONFIRMED, SEARCHED, Trials
 from coresched.lab.simulator.settings import RunSettings
 
 WORTH: Final = 0.003
@@ -43,10 +43,10 @@ def _best(settings: RunSettings, part: str, capacity: Capacity, trials: Trials) 
 def without_idle_changes(found: RunSettings, as_it_is: RunSettings, trials: Trials) -> RunSettings:
     """``found`` without the changes that do not pay, the least useful of them put back first."""
     while True:
-        now_s = trials.mean_s(found, SEARCHED)
+        now_s = trials.mean_s(found, CONFIRMED)
         changed = [part for part in PARTS if part_of(found, part) != part_of(as_it_is, part)]
         put_back = {part: with_part(found, part, as_it_is) for part in changed}
-        least = min(changed, key=lambda part: trials.mean_s(put_back[part], SEARCHED), default=None)
-        if least is None or trials.mean_s(put_back[least], SEARCHED) * (1 - KEPT) > now_s:
+        least = min(changed, key=lambda part: trials.mean_s(put_back[part], CONFIRMED), default=None)
+        if least is None or trials.mean_s(put_back[least], CONFIRMED) * (1 - KEPT) > now_s:
             return found
         found = put_back[least]

@@ -13,8 +13,10 @@ from coresched.trajectory.schema import Trajectory
 
 SEARCHED: Final = range(1, 5)
 """Seeds that the search sees. What it finds is judged on others."""
+CONFIRMED: Final = range(11, 21)
+"""Those on which a change that was found must pay; on the orders that chose it, luck is enough."""
 JUDGED_FROM: Final = 101
-"""The first of the seeds that it does not see."""
+"""The first of the seeds that neither sees."""
 
 
 @dataclass

@@ -25,11 +25,15 @@ class EventLog:
 
     def __init__(self, path: Path) -> None:
         self.events: list[AnyEvent] = []
+        self._path = path
         self._file: BinaryIO = open(path, "xb", buffering=0)  # noqa: SIM115 (closed by the block)
 
     def add(self, event: AnyEvent) -> None:
         self.events.append(event)
-        self._file.write(_encode(event) + b"\n")
+        try:
+            self._file.write(_encode(event) + b"\n")
+        except OSError as error:  # a full disk, which does not say of which file
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
 
     def __enter__(self) -> "EventLog":
         return self

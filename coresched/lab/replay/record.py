@@ -72,6 +72,10 @@ def new_folder(path: Path) -> Path:
             raise InputError(f"--output {str(path)!r} is not empty; choose another name")
         if not os.access(path, os.W_OK):
             raise InputError(f"--output {str(path)!r} is not writable; choose another")
+    except FileNotFoundError:
+        raise InputError(
+            f"--output {str(path)!r}: there is no directory {str(path.parent)!r}; create it first"
+        ) from None
     except OSError as error:
         raise InputError(f"--output {str(path)!r} cannot be used: {error.strerror}") from None
     return path

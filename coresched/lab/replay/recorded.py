@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,17 +91,19 @@ def replay_files(folder: Path) -> list[Path]:
 
 def read_recorded(folder: Path, *, name: str) -> RecordedRun:
     """The run of that folder. Raises InputError for a folder that is none, and for one without events."""
-    if not (folder / RUN).exists() and (files := recording_files(folder)):
+    if not os.path.exists(folder / RUN) and (files := recording_files(folder)):
         return _of_recording(read_recording(files), folder, name)
     configuration = _read(folder / RUN, _Configuration)
     summary = (
-        _read(folder / SUMMARY, _Summary) if (folder / SUMMARY).exists() else _Summary("unfinished", None)
+        _read(folder / SUMMARY, _Summary)
+        if os.path.exists(folder / SUMMARY)
+        else _Summary("unfinished", None)
     )
     try:
         events = read_events(folder / EVENTS)
     except OSError as error:
         raise InputError(
-            f"{str(folder)!r} is no folder of a replay: {error.strerror}: {error.filename}"
+            f"{str(folder)!r} is no folder of a replay or recording: {error.strerror}: {error.filename}"
         ) from None
     if not events:
         raise InputError(f"{str(folder / EVENTS)!r} has no events; nothing was replayed")
@@ -164,7 +167,7 @@ def _read(path: Path, kind: type[_File]) -> _File:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
         raise InputError(
-            f"{str(path.parent)!r} is no folder of a replay: {error.strerror}: {error.filename}"
+            f"{str(path.parent)!r} is no folder of a replay or recording: {error.strerror}: {error.filename}"
         ) from None
     except msgspec.DecodeError as error:
         raise InputError(f"{str(path)!r} is not what a replay writes: {error}") from None

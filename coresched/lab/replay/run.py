@@ -223,7 +223,7 @@ class Replay:
                 pause_s = min(pause_s, LONGEST_PAUSE_S)
                 give_up_at = give_up_at or now + self._settings.patience_s
                 if not error.may_retry or now + pause_s > give_up_at:
-                    tried = f", for {self._settings.patience_s:g} s" if error.may_retry else ""
+                    tried = f" (tried for {self._settings.patience_s:g} s)" if error.may_retry else ""
                     raise ReplayError(f"{where}: endpoint {endpoint} {error}{tried}") from None
                 await asyncio.sleep(pause_s)
                 attempt, pause_s = attempt + 1, 2 * pause_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -78,7 +79,7 @@ def runs_in(folder: Path) -> list[Path] | None:
         order = msgspec.json.decode(content, type=_Comparison).order
     except msgspec.DecodeError as error:
         raise InputError(f"{str(folder / COMPARISON)!r} is not what a replay writes: {error}") from None
-    begun = [folder / name for name in order if (folder / name / "run.json").exists()]
+    begun = [folder / name for name in order if os.path.exists(folder / name / "run.json")]
     if not begun:
         raise InputError(f"{str(folder)!r} has no run; nothing was replayed")
     return begun

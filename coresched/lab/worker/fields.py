@@ -45,7 +45,7 @@ class Fields:
 
     def refuse(self, field: str, wanted: str) -> NoReturn:
         name = self.name(field)
-        got = f"got {shown(self._values[field])}" if field in self._values else "it is missing"
+        got = f"got {shown(self._values[field])}" if field in self._values else "but it is missing"
         raise RefusedError(f"{name} must be {wanted}, {got}", field=name)
 
     def text(self, field: str) -> str | None:

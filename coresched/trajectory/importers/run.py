@@ -138,6 +138,8 @@ def recording(name: str) -> str:
 
 def _require_file(name: str) -> None:
     if os.path.isdir(name) and not recording_files(name):
+        if os.path.isfile(os.path.join(name, "comparison.json")):
+            raise InputError(f"{name} has several replays; give their folders, such as {name.rstrip('/')}/*/")
         raise InputError(f"{name} is a directory; give the files in it, such as {name.rstrip('/')}/*.json")
     if not os.path.exists(name):
         raise InputError(f"{name}: no such file; check the path")

@@ -31,6 +31,7 @@ def test_without_anything_to_gain_it_says_so(trace: str, capsys: pytest.CaptureF
     assert main(["advise", trace, "--workers", "1", "--orders", "6"]) == 0
     out = capsys.readouterr().out
     assert "Leave it as it is" in out
+    assert "-0.0" not in out
     assert "coresched.Batch" not in out
 
 
@@ -47,7 +48,14 @@ def test_json_has_all_of_it(trace: str, capsys: pytest.CaptureFixture[str]) -> N
     ("arguments", "said"),
     [
         (["--orders", "5"], "--orders 5 is too few"),
-        (["--as-it-is", "speed=3"], "--as-it-is 'speed=3' must be NAME=VALUE"),
+        (
+            ["--as-it-is", "speed=3"],
+            "--as-it-is 'speed=3' must be NAME=VALUE with a NAME of sample-concurrency,",
+        ),
+        (
+            ["--as-it-is", "band-s=3", "--as-it-is", "band_s=4"],
+            "--as-it-is 'band_s=4' and 'band-s=3' set the same; give one of them",
+        ),
         (["--worker-model", "none-such"], "none-such"),
     ],
 )

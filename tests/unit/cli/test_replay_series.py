@@ -107,6 +107,8 @@ def test_a_report_of_the_folder_is_by_configuration(
     assert max(map(len, out.splitlines())) <= 80
     assert "other took " in out
     assert "over stock" in out
+    assert main(["trace", "import", "all", "--output", "again.jsonl"]) == 2
+    assert capsys.readouterr().err.endswith("all has several replays; give their folders, such as all/*/\n")
     page = Path("page.html").read_text()
     assert "<h2>Medians and spread</h2>" in page
     assert page.count("stock (2 runs)</span>") == 1
@@ -173,6 +175,7 @@ def test_an_endpoint_that_cannot_be_used_any_more_ends_the_runs_as_failed(
         (["--repeat", "0"], "must be at least 1"),
         (["--repeat", "2", "--alternate"], "--alternate is for several --configuration with --repeat"),
         (["--repeat", "2", "--against", "x"], "--against is for one run"),
+        (["--repeat", "2", "--output", "n" * 300], "cannot be"),
         (["--configuration", "a=", "--repeat", "2"], "--endpoint http://127.0.0.1:1: cannot be connected"),
     ],
 )

@@ -45,7 +45,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, capsys: pytest.Captu
             "'other' replayed other prompts than 'stock'; compare replays of the same",
         ),
         (["stock", "./stock"], "'stock' is given twice; give each folder once"),
-        (["stock", "nowhere"], "'nowhere' is no folder of a replay: No such file or directory"),
+        (["stock", "nowhere"], "'nowhere' is no folder of a replay or recording: No such file or directory"),
         (["stock", "--report", "no/page.html"], "--report 'no/page.html'"),
         (
             ["stock", "--report", "x", "--perfetto", "./x"],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coresched.client.errors import SessionLostError
-from coresched.client.gate import Gate
+from coresched.client.gate import Gate, process_gate
 from coresched.client.gate.process import close_at_exit, gate_options
 from coresched.errors import InputError
 from coresched.recording.writer import RecordingError
@@ -129,3 +129,40 @@ def test_what_is_lost_at_the_end_of_the_process_is_one_line(
         close_at_exit(gate)
         monkeypatch.undo()
     assert [record.getMessage() for record in caplog.records] == [str(error)]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_recording_ends_with_the_process(tmp_path: Path, lost: bool) -> None:
+    program = (
+        "import resource\n"
+        "from coresched.client.gate import process_gate\n"
+        "gate = process_gate()\n"
+        "with gate.sample('a') as sample:\n"
+        f"    resource.setrlimit(resource.RLIMIT_FSIZE, ({9 if lost else -1}, -1))\n"
+        "    with sample.inference():\n"
+        "        pass\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "CORESCHED_SAMPLE_CONCURRENCY": "1", "CORESCHED_RECORD": str(tmp_path)},
+    )
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    if lost:
+        assert "that could not be written: File too large" in done.stderr
+    else:
+        assert done.stderr == ""
+        (path,) = tmp_path.iterdir()
+        assert path.read_text().splitlines()[-1].startswith('{"event":"completion","sample":"a"')
+
+
+def test_a_folder_that_cannot_be_recorded_into_is_told_by_its_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CORESCHED_SAMPLE_CONCURRENCY", "1")
+    monkeypatch.setenv("CORESCHED_RECORD", str(tmp_path / "no" / "where"))
+    with pytest.raises(InputError, match=r"^CORESCHED_RECORD '.*/no/where': there is no directory"):
+        process_gate()

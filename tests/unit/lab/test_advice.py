@@ -24,7 +24,7 @@ from coresched.lab.advice.trials import SEARCHED, Trials
 from coresched.lab.simulator.model import load_worker_model
 from coresched.lab.simulator.settings import LOAD_BOUNDED, ROUTERS, Routing, RunSettings
 from coresched.trajectory.generator import generate
-from coresched.trajectory.schema import Trajectory
+from coresched.trajectory.schema import Environment, Trajectory, Turn
 
 MODEL = load_worker_model("h20-tp4-hybrid-tight")
 SGLANG = "python -m sglang_router.launch_router"
@@ -65,6 +65,23 @@ def test_every_change_is_one_that_pays(advice: Advice) -> None:
     for change in advice.contributions:
         assert change.as_it_is != change.advised
         assert change.saved.median > 0
+
+
+def test_a_change_that_pays_by_luck_in_the_search_is_not_advised() -> None:
+    def stage(number: int, tokens: int) -> Environment:
+        return Environment(duration_s=0.2 + 0.1 * (number % 4), response_tokens=tokens)
+
+    batch = [
+        Trajectory(
+            id=f"task-{n}",
+            initial_prompt_tokens=510,
+            turns=(Turn(19, env=stage(n, 5)), Turn(37, env=stage(n, 10)), Turn(2)),
+        )
+        for n in range(8)
+    ]
+    model = load_worker_model("h20-tp4-hybrid")
+    made = advise(batch, model, workers=2, environment_concurrency=2, as_it_is=["sample-concurrency=6"])
+    assert [change.part for change in made.contributions] == ["admission"]
 
 
 def test_what_was_advised_is_left_as_it_is(advice: Advice) -> None:
@@ -118,7 +135,7 @@ def test_alternatives_change_their_part_and_nothing_else(part: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("sample-concurrency", "must be NAME=VALUE with a NAME of sample_concurrency, state_ratio"),
+        ("sample-concurrency", "must be NAME=VALUE with a NAME of sample-concurrency, state-ratio"),
         ("workers=3", "must be NAME=VALUE"),
         ("sample-concurrency=many", "'many' is no int"),
         ("sample-concurrency=0", "sample_concurrency is 0; it must be from 1"),

@@ -120,6 +120,7 @@ def test_number_texts() -> None:
     ]
     assert percent_text(None) == "-"
     assert percent_text(0.1234) == "12.3 %"
+    assert percent_text(-0.0004) == "0.0 %"
     assert saved_text(50, 100) == "50.0 %"
     assert saved_text(100.01, 100) == "0.0 %"
     assert saved_text(130, 100) == "-30.0 %"

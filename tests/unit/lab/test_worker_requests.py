@@ -26,7 +26,7 @@ def asked(endpoint: str, body: Any) -> Asked:
         ("chat", b"{", "the body must be JSON: Input data was truncated"),
         ("chat", b"\xff", "the body must be JSON: "),
         ("chat", [1], "the body must be a JSON object, got [1]"),
-        ("chat", {}, "messages must be a list of at least one message, it is missing"),
+        ("chat", {}, "messages must be a list of at least one message, but it is missing"),
         ("chat", {"messages": []}, "messages must be a list of at least one message, got []"),
         ("chat", {"messages": ["hi"]}, "messages[0] must be a JSON object, got 'hi'"),
         (
@@ -37,7 +37,7 @@ def asked(endpoint: str, body: Any) -> Asked:
         (
             "chat",
             {"messages": [{"role": "user"}]},
-            "messages[0].content must be a string or a list of text parts, it is missing",
+            "messages[0].content must be a string or a list of text parts, but it is missing",
         ),
         (
             "chat",

@@ -69,10 +69,10 @@ def said(asked: Asked) -> str | None:
         ("[1]", ": the line must be a JSON object with match and replies, got [1]"),
         (
             {"replies": [{"content": "a"}]},
-            ": match must be a string: text of the first user message, it is m",
+            ": match must be a string: text of the first user message, but it is m",
         ),
         ({"match": 1, "replies": [{"content": "a"}]}, ": match must be a string, got 1"),
-        ({"match": ""}, ": replies must be a list of at least one reply, it is missing"),
+        ({"match": ""}, ": replies must be a list of at least one reply, but it is missing"),
         ({"match": "", "replies": []}, ": replies must be a list of at least one reply, got []"),
         ({"match": "", "replies": ["a"]}, ": replies[0] must be a JSON object, got 'a'"),
         ({"match": "", "reply": "a"}, ": reply is no field here; use match and replies"),
@@ -94,7 +94,7 @@ def said(asked: Asked) -> str | None:
         ),
         (
             {"match": "", "replies": [{"tool_calls": [BASH, {"arguments": {}}]}]},
-            ": replies[0].tool_calls[1].name must be the name of a tool, it is missing",
+            ": replies[0].tool_calls[1].name must be the name of a tool, but it is missing",
         ),
         (
             {"match": "", "replies": [{"tool_calls": [{"name": "bash", "arguments": '{"command": "ls"}'}]}]},

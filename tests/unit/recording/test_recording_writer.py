@@ -85,15 +85,21 @@ def test_what_is_no_folder_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "file").touch()
     (tmp_path / "replay").mkdir()
     (tmp_path / "replay" / "run.json").touch()
+    (tmp_path / "replays").mkdir()
+    (tmp_path / "replays" / "comparison.json").touch()
     for name, expected in (
         ("file", "is not a directory; choose another name"),
         ("no/where", "there is no directory .*; create it first"),
-        ("replay", "is the folder of a replay; choose another"),
+        ("replay", "replay' is the folder of a replay; choose another"),
+        ("replays", "replays' is the folder of a replay; choose another"),
         ("x" * 300, "cannot be used: File name too long"),
         ("\0", "cannot be used: embedded null byte"),
     ):
-        with pytest.raises(InputError, match=f"^--record .*{expected}"):
+        with pytest.raises(InputError, match=f"^--record .*{expected}") as refused:
             Recorder(tmp_path / name, "gateway", field="--record")
+        assert str(refused.value).count("--record") == 1
+    with pytest.raises(InputError, match=r"^record is empty; give the path of a folder"):
+        Recorder("", "harness")
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(InputError, match=r"record .* is not writable; choose another"):
         Recorder(tmp_path, "gateway")

@@ -229,6 +229,41 @@ async def test_a_trajectory_ends_after_a_reply_without_tool_calls_and_after_sile
         }
 
 
+@pytest.mark.parametrize(
+    ("status", "state"), [(400, "ended"), (404, "ended"), (429, "admitted"), (503, "admitted")]
+)
+async def test_a_trajectory_ends_after_a_refusal_that_does_not_pass(status: int, state: str) -> None:
+    terms = Terms(stage_idle_s=0.02, idle_s=3600, end_after_s=0.05)
+    async with ends(terms=terms) as bench:
+        answer = bench.llm.respond
+
+        async def refuse(request: web.BaseRequest, body: bytes) -> web.StreamResponse:
+            return web.json_response({"error": {}}, status=status)
+
+        await bench.ask("task")  # what a reply before it said does not count any more
+        bench.llm.respond = refuse
+        assert (await post(bench, Authorization="Bearer task"))[0] == status
+        await asyncio.sleep(0.1)
+        assert bench.state("task") == state
+        bench.llm.respond = answer
+        await bench.ask("task")
+        await until(lambda: bench.state("task") == "ended")
+        report = bench.sidecar.trajectories.batch.report().samples
+        again = {"task": "withdrawn", "task#2": "finished"} if state == "ended" else {"task": "finished"}
+        assert {name: times.state for name, times in report.items()} == again
+
+
+async def test_whoever_had_the_last_reply_is_finished_when_the_sidecar_stops() -> None:
+    async with ends() as bench:
+        await bench.ask("done")
+        await bench.ask("in the middle", ("look", {}))
+        batch = bench.sidecar.trajectories.batch
+    assert {name: times.state for name, times in batch.report().samples.items()} == {
+        "done": "finished",
+        "in the middle": "withdrawn",
+    }
+
+
 async def test_two_requests_of_one_label_at_once_pass_and_are_counted() -> None:
     async with ends(label_from="key") as bench:
         bench.llm.gate.clear()

@@ -10,7 +10,7 @@ from pages import assert_well_formed
 from replay_folders import ENDPOINTS, EVENTS_OF_TWO, replay_folder
 
 from coresched.errors import InputError
-from coresched.lab.replay.events import Admission, Completion, Inference
+from coresched.lab.replay.events import Admission, Completion, EventLog, Inference
 from coresched.lab.replay.perfetto import perfetto_trace
 from coresched.lab.replay.record import EVENTS, SUMMARY, read_run
 from coresched.lab.replay.recorded import read_recorded
@@ -42,9 +42,20 @@ def test_a_killed_replay_is_read_up_to_its_last_whole_event(tmp_path: Path) -> N
     assert "r did not reach its end (unfinished); 0 of 2 samples completed." in page
 
 
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+    with EventLog(tmp_path / EVENTS) as log, open("/dev/full", "wb", buffering=0) as full:
+        log._file.close()
+        log._file = full
+        with pytest.raises(OSError, match="No space left on device") as failed:
+            log.add(Admission("a", 0.0, 0.0))
+    assert failed.value.filename == str(tmp_path / EVENTS)
+
+
 def test_what_is_no_replay_is_refused_with_its_place(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is no folder of a replay: No such file .*run\.json"):
+    with pytest.raises(InputError, match=r"is no folder of a replay or recording: No such file .*run\.json"):
         read_recorded(tmp_path, name="r")
+    with pytest.raises(InputError, match="is no folder of a replay or recording: File name too long"):
+        read_recorded(tmp_path / ("n" * 300), name="r")
     empty = replay_folder(tmp_path / "empty", [])
     with pytest.raises(InputError, match="has no events; nothing was replayed"):
         read_recorded(empty, name="r")

@@ -169,7 +169,7 @@ async def test_patience_ends(tmp_path: Path) -> None:
     assert done.ending.status == "failed"
     assert done.ending.reason is not None
     assert "turns[0]: endpoint http://127.0.0.1:" in done.ending.reason
-    assert done.ending.reason.endswith("answered 503: no, 503, for 0.2 s")
+    assert done.ending.reason.endswith("answered 503: no, 503 (tried for 0.2 s)")
     assert (done.metrics.turns, done.metrics.makespan_s) == (0, None)
 
 
@@ -323,4 +323,6 @@ async def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     async with engines(1) as running:
         with pytest.raises(InputError, match="is not empty; choose another name"):
             await replay(endpoints(running), tmp_path)
+        with pytest.raises(InputError, match=r"there is no directory '.*/no'; create it first"):
+            await replay(endpoints(running), tmp_path / "no" / "where")
         assert not running[0].asked
