@@ -19,7 +19,6 @@ from coresched_harness.held import GateFailure
 from coresched_harness.waits import too_few_samples
 
 _LEAVING_S = 2.0
-_VARIABLES = "CORESCHED_SAMPLE_CONCURRENCY nor CORESCHED_SERVICE"
 
 
 def say(text: str) -> None:
@@ -38,7 +37,7 @@ def open_gate(harness: str) -> Gate | None:
         say(f"error: {error}")
         raise SystemExit(2 if isinstance(error, ValueError) else 1) from None
     if gate is None:
-        say(f"off: neither {_VARIABLES} is set; this is plain {harness}")
+        say(f"off: CORESCHED_SAMPLE_CONCURRENCY is not set; this is plain {harness}")
     return gate
 
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from coresched.client.gate import Gate, process_gate
+from coresched.client.gate.process import VARIABLES
 from coresched.errors import InputError
-
-_ASKING = ("CORESCHED_SAMPLE_CONCURRENCY", "CORESCHED_SERVICE")
 
 _given: Gate | None = None
 _off = False
@@ -18,7 +17,7 @@ _entered = False
 
 def asked_for() -> bool:
     """Whether the environment asks for a gate, well or badly."""
-    return any(os.environ.get(name, "").strip() for name in _ASKING)
+    return any(os.environ.get(name, "").strip() for name in VARIABLES)
 
 
 def enable(gate: Gate) -> None:

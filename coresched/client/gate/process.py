@@ -18,6 +18,19 @@ T = TypeVar("T")
 
 PREFIX = "CORESCHED_"
 
+_OPTIONS = (
+    *(
+        "sample_concurrency",
+        "environment_concurrency",
+        "resident_concurrency",
+        "environment_policy",
+        "band_s",
+    ),
+    *("bucket_s", "workers", "load_bound", "record", "service", "batch", "ca", "certificate", "key"),
+)
+VARIABLES = tuple(PREFIX + name.upper() for name in _OPTIONS)
+"""That ask for a gate."""
+
 _logger = logging.getLogger("coresched.client")
 _lock = threading.Lock()
 _made: tuple[int, Gate] | None = None  # with the process that made it
@@ -26,11 +39,11 @@ _made: tuple[int, Gate] | None = None  # with the process that made it
 def process_gate(environment: Mapping[str, str] = os.environ) -> Gate | None:
     """The gate of this process, made at the first call and closed at the process's end.
 
-    None where neither CORESCHED_SAMPLE_CONCURRENCY nor CORESCHED_SERVICE is set. Each option of `Gate` is a
-    variable of its name: CORESCHED_SAMPLE_CONCURRENCY, CORESCHED_ENVIRONMENT_CONCURRENCY,
-    CORESCHED_ENVIRONMENT_POLICY, CORESCHED_BAND_S, CORESCHED_BUCKET_S, CORESCHED_WORKERS (separated by
-    commas), CORESCHED_LOAD_BOUND, CORESCHED_RESIDENT_CONCURRENCY, CORESCHED_RECORD, CORESCHED_SERVICE,
-    CORESCHED_BATCH, CORESCHED_CA, CORESCHED_CERTIFICATE, CORESCHED_KEY.
+    None where no option of it is set. Each option of `Gate` is a variable of its name:
+    CORESCHED_SAMPLE_CONCURRENCY, without which none of the others may be set,
+    CORESCHED_ENVIRONMENT_CONCURRENCY, CORESCHED_ENVIRONMENT_POLICY, CORESCHED_BAND_S, CORESCHED_BUCKET_S,
+    CORESCHED_WORKERS (separated by commas), CORESCHED_LOAD_BOUND, CORESCHED_RESIDENT_CONCURRENCY,
+    CORESCHED_RECORD, CORESCHED_SERVICE, CORESCHED_BATCH, CORESCHED_CA, CORESCHED_CERTIFICATE, CORESCHED_KEY.
     One that is empty counts as not set.
 
     Raises InputError naming the variable, and what `Gate` raises. Raises RuntimeError in a process forked
@@ -91,12 +104,13 @@ def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:
         name: read(name, str, "") for name in ("record", "service", "batch", "ca", "certificate", "key")
     }
     options = {name: value for name, value in given.items() if value is not None}
-    if "sample_concurrency" not in options and "service" not in options:
+    if not options:
         return None
     if "sample_concurrency" not in options:
+        beside = next(iter(options)).upper()
         raise InputError(
-            f"{PREFIX}SAMPLE_CONCURRENCY must be set with {PREFIX}SERVICE: samples admitted at once, the "
-            "same number in each process of the batch"
+            f"{PREFIX}SAMPLE_CONCURRENCY must be set with {PREFIX}{beside}: samples admitted at once, the "
+            "same number in each process of a batch"
         )
     if "service" in options and "batch" not in options:
         raise InputError(f"{PREFIX}BATCH must be set with {PREFIX}SERVICE: the batch's name there")

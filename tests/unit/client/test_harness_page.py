@@ -94,8 +94,8 @@ def test_the_whole_harnesses_run_every_task(number: int, capsys: pytest.CaptureF
 def test_the_gate_is_found_from_where_the_tool_is(capsys: pytest.CaptureFixture[str]) -> None:
     namespace = Fakes().namespace(asynchronous=False)
     exec(compile(EXAMPLES[2], str(PAGE), "exec"), namespace)
-    with namespace["gate"] as gate, gate.sample("a"):
-        assert namespace["tool"]("ls") == "ls"
+    with namespace["gate"]:
+        assert namespace["run_task"](Task("a")) == "ls"
     assert capsys.readouterr().out == "waited 0.0 s\n"
 
 

@@ -10,16 +10,22 @@ import pytest
 
 from coresched.client.errors import SessionLostError
 from coresched.client.gate import Gate, process_gate
-from coresched.client.gate.process import close_at_exit, gate_options
+from coresched.client.gate.process import VARIABLES, close_at_exit, gate_options
 from coresched.errors import InputError
 from coresched.recording.writer import RecordingError
 
 
 def test_nothing_asked_for_is_no_gate() -> None:
     assert gate_options({}) is None
-    assert (
-        gate_options({"CORESCHED_SAMPLE_CONCURRENCY": "", "CORESCHED_ENVIRONMENT_CONCURRENCY": "3"}) is None
-    )
+    assert gate_options({"CORESCHED_SAMPLE_CONCURRENCY": " ", "CORESCHED_TOKEN": "t"}) is None
+
+
+def test_every_variable_asks_for_a_gate() -> None:
+    good = {"ENVIRONMENT_POLICY": "caas", "WORKERS": "http://a"}
+    for variable in VARIABLES[1:]:
+        value = good.get(variable.removeprefix("CORESCHED_"), "1")
+        with pytest.raises(InputError, match=f"SAMPLE_CONCURRENCY must be set with {variable}:"):
+            gate_options({variable: value})
 
 
 def test_each_variable_is_an_option() -> None:
@@ -68,6 +74,10 @@ def test_each_variable_is_an_option() -> None:
         ({"WORKERS": "http://a,,"}, "CORESCHED_WORKERS must be base URLs separated by commas, each once"),
         ({"WORKERS": "http://a,http://a"}, "each once"),
         ({"SERVICE": "h:1", "SAMPLE_CONCURRENCY": ""}, "CORESCHED_SAMPLE_CONCURRENCY must be set"),
+        (
+            {"ENVIRONMENT_CONCURRENCY": "3", "SAMPLE_CONCURRENCY": ""},
+            "CORESCHED_SAMPLE_CONCURRENCY must be set with CORESCHED_ENVIRONMENT_CONCURRENCY",
+        ),
         ({"SERVICE": "h:1"}, "CORESCHED_BATCH must be set"),
         ({"SERVICE": "h:1", "BATCH": "b", "WORKERS": "http://a"}, "CORESCHED_WORKERS is a matter of the"),
         ({"BATCH": "b"}, "CORESCHED_BATCH is for a batch at CORESCHED_SERVICE"),

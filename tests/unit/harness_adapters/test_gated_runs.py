@@ -73,7 +73,7 @@ def test_without_variables_there_is_no_gate_and_a_line_says_so(
     for name in [name for name in os.environ if name.startswith("CORESCHED_")]:
         monkeypatch.delenv(name)
     assert open_gate("bfcl") is None
-    assert capsys.readouterr().err.endswith("is set; this is plain bfcl\n")
+    assert capsys.readouterr().err.endswith("is not set; this is plain bfcl\n")
 
 
 @pytest.mark.parametrize(("given", "warned"), [(1, True), (2, False), (9, False)])

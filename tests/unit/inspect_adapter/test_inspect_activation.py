@@ -13,10 +13,15 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_gated_unless_the_environment_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORESCHED_ENVIRONMENT_CONCURRENCY", "3")
     monkeypatch.setenv("CORESCHED_SAMPLE_CONCURRENCY", " ")
     assert not asked_for()
     assert gate_of_evals() is None
+    monkeypatch.setenv("CORESCHED_ENVIRONMENT_CONCURRENCY", "3")
+    assert asked_for()
+    with pytest.raises(
+        InputError, match="CORESCHED_SAMPLE_CONCURRENCY must be set with CORESCHED_ENVIRONMENT"
+    ):
+        gate_of_evals()
 
 
 def test_workers_are_a_matter_of_the_models_base_url(monkeypatch: pytest.MonkeyPatch) -> None:
