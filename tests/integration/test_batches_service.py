@@ -232,10 +232,11 @@ async def test_a_stopping_server_ends_waits_and_streams_at_once() -> None:
         async with Client(address, "stopping", c_s=1) as client:
             await client.admit("a")
             await client.call("SubmitSamples", samples=["b"])
-            waits = [client.call("AwaitAdmission", sample="b"), client.call("AwaitAdmission")]
+            waits = [client.call("AwaitAdmission", sample="b")]
+            await client.until(lambda progress: progress.waiting == 1)
+            waits.append(client.call("AwaitAdmission"))  # not before, or it would be the one that gets b
             stream = client.stub.WatchProgress(pb.WatchProgressRequest(batch="stopping"))
             await stream.read()
-            await client.until(lambda progress: progress.waiting == 1)
             process.send_signal(signal.SIGTERM)
             for call in (*waits, stream):
                 assert await call.code() is grpc.StatusCode.UNAVAILABLE
