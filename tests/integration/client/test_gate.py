@@ -4,8 +4,9 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -124,27 +125,33 @@ def test_threads_and_event_loops_share_the_capacities(make: Any) -> None:
     assert resident.most == 3
 
 
-def test_waits_are_told_to_the_sample(make: Any) -> None:
-    gate = make(sample_concurrency=2, environment_concurrency=1)
+@contextmanager
+def held_for_a_while(gate: Gate, block: str) -> Iterator[None]:
+    """Another sample holds the only slot; it gives it back 0.05 s after the body has begun."""
     begun, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with gate.sample("holder") as sample, sample.environment():
+        with gate.sample("holder") as sample, getattr(sample, block)():
             begun.set()
             assert release.wait(10)
 
     with ThreadPoolExecutor(1) as pool:
         holding = pool.submit(hold)
         assert begun.wait(10)
-        with gate.sample("waiter") as sample:
-            threading.Timer(0.05, release.set).start()
-            with sample.environment() as stage:
-                pass
-            assert sample.environment_queue_s == stage.queue_s > 0.02
-            with sample.environment() as again:
-                pass
-            assert sample.environment_queue_s == stage.queue_s + again.queue_s
+        threading.Timer(0.05, release.set).start()
+        yield
         holding.result()
+
+
+def test_waits_are_told_to_the_sample(make: Any) -> None:
+    gate = make(sample_concurrency=2, environment_concurrency=1)
+    with held_for_a_while(gate, "environment"), gate.sample("waiter") as sample:
+        with sample.environment() as stage:
+            pass
+        assert sample.environment_queue_s == stage.queue_s > 0.02
+        with sample.environment() as again:
+            pass
+        assert sample.environment_queue_s == stage.queue_s + again.queue_s
 
 
 async def in_stages(gate: Gate, name: str, stage_s: float, sleep: Any) -> None:
@@ -226,24 +233,12 @@ def test_a_step_out_of_order_changes_nothing(make: Any) -> None:
 
 def test_the_wait_for_a_resident_slot_is_told_to_the_sample(make: Any) -> None:
     gate = make(sample_concurrency=2, resident_concurrency=1)
-    begun, release = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with gate.sample("holder") as sample, sample.resident():
-            begun.set()
-            assert release.wait(10)
-
-    with ThreadPoolExecutor(1) as pool:
-        holding = pool.submit(hold)
-        assert begun.wait(10)
-        with gate.sample("waiter") as sample:
-            threading.Timer(0.05, release.set).start()
-            with sample.resident() as held, pytest.raises(TransitionError, match="holds a resident slot"):
-                sample.resident().__enter__()
-            assert sample.resident_wait_s == held.queue_s > 0.02
-            with sample.environment(), pytest.raises(TransitionError, match="in an environment stage"):
-                sample.resident().__enter__()
-        holding.result()
+    with held_for_a_while(gate, "resident"), gate.sample("waiter") as sample:
+        with sample.resident() as held, pytest.raises(TransitionError, match="holds a resident slot"):
+            sample.resident().__enter__()
+        assert sample.resident_wait_s == held.queue_s > 0.02
+        with sample.environment(), pytest.raises(TransitionError, match="in an environment stage"):
+            sample.resident().__enter__()
     gate.close()
     assert gate.report().samples["waiter"].resident_wait_s == pytest.approx(held.queue_s)
 
