@@ -63,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
     from coresched.lab.report.replay_page import replay_page, verdict
 
     report: Path | None = args.report or (None if args.json else args.default_report)
-    folders = [run for folder in args.folders for run in runs_in(folder) or [folder]]
+    series = [(folder, runs_in(folder)) for folder in args.folders]
+    folders = [run for folder, begun in series for run in (begun.folders if begun else [folder])]
+    missing = {str(folder): begun.missing for folder, begun in series if begun and begun.missing}
     taken = [path for folder in folders for path in replay_files(folder)]
     for flag, path in (("--report", report), ("--perfetto", args.perfetto)):
         if path is not None:
@@ -82,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     if args.perfetto is not None:
         write_whole(args.perfetto, perfetto_trace(runs).decode(), "--perfetto")
     if args.json:
-        print(json.dumps(_as_json(runs, groups), indent=2))
+        print(json.dumps(_as_json(runs, groups) | ({"not_begun": missing} if missing else {}), indent=2))
         return 0
     console = stdout_console()
     named = [(run.name, run.metrics) for run in runs]
@@ -92,6 +94,8 @@ def run(args: argparse.Namespace) -> int:
         print_spread(console, [group.repeated for group in groups])
         console.print()
     console.print(verdict(runs, unit_of(named)), highlight=False)
+    for folder, names in missing.items():
+        console.print(f"{folder} is not whole, not begun were: {', '.join(names)}", highlight=False)
     console.print(f"\nreport: {report}", highlight=False)
     if args.perfetto is not None:
         console.print(f"trace: {args.perfetto}", highlight=False)

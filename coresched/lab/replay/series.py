@@ -66,11 +66,16 @@ class _Comparison(msgspec.Struct):
     order: list[str]
 
 
-def runs_in(folder: Path) -> list[Path] | None:
-    """The folders of the runs of a command that were begun, in order; None where ``folder`` is none of these.
+@dataclass(frozen=True)
+class Begun:
+    """The runs of a command that were begun, and the names of those that were not, in their order."""
 
-    Raises InputError where no run was begun.
-    """
+    folders: list[Path]
+    missing: list[str]
+
+
+def runs_in(folder: Path) -> Begun | None:
+    """The runs of a command; None where ``folder`` is not one's. Raises InputError if none was begun."""
     try:
         content = (folder / COMPARISON).read_bytes()
     except OSError:
@@ -79,7 +84,7 @@ def runs_in(folder: Path) -> list[Path] | None:
         order = msgspec.json.decode(content, type=_Comparison).order
     except msgspec.DecodeError as error:
         raise InputError(f"{str(folder / COMPARISON)!r} is not what a replay writes: {error}") from None
-    begun = [folder / name for name in order if os.path.exists(folder / name / "run.json")]
+    begun = [name for name in order if os.path.exists(folder / name / "run.json")]
     if not begun:
         raise InputError(f"{str(folder)!r} has no run; nothing was replayed")
-    return begun
+    return Begun([folder / name for name in begun], [name for name in order if name not in begun])

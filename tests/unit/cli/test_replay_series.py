@@ -136,6 +136,9 @@ def test_a_run_that_fails_is_the_last_and_what_there_is_is_compared(
     assert json.loads(Path("all/comparison.json").read_text())["configurations"] == found["configurations"]
     assert main(["report", "all", "--report", "page.html"]) == 0
     assert "other-1 did not reach its end (failed: " in Path("page.html").read_text()
+    assert "all is not whole, not begun were: other-2, stock-2\n" in capsys.readouterr().out
+    assert main(["report", "all", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_begun"] == {"all": ["other-2", "stock-2"]}
 
 
 def test_an_endpoint_that_cannot_be_used_any_more_ends_the_runs_as_failed(
