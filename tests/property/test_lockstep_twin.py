@@ -7,13 +7,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from simulated import batches, models, prepare, runs
+from simulated import batches, models, prepare, runs, settings
 from stepped_workers import SteppedTwins, TiesNoticed
 
 from coresched.errors import InputError
 from coresched.lab.simulator.lockstep.cluster import LockstepCluster
-from coresched.lab.simulator.model import WorkerModel
-from coresched.lab.simulator.settings import RunSettings
+from coresched.lab.simulator.model import DEFAULT_MODEL, WorkerModel, load_worker_model
+from coresched.lab.simulator.routers.registry import ROUTERS_BY_FIRST_TOKENS
+from coresched.lab.simulator.settings import Routing, RunSettings
+from coresched.trajectory.generator import generate
 from coresched.trajectory.schema import Trajectory
 
 
@@ -22,6 +24,7 @@ from coresched.trajectory.schema import Trajectory
 def test_lockstep_and_the_simulator_count_the_same(
     trajectories: list[Trajectory], run: RunSettings, model: WorkerModel, turnaround_s: float
 ) -> None:
+    assume(run.routing not in ROUTERS_BY_FIRST_TOKENS)
     times = msgspec.structs.replace(model.times, turnaround_s=turnaround_s)
     model = msgspec.structs.replace(model, times=times)
     try:
@@ -39,3 +42,12 @@ def test_lockstep_and_the_simulator_count_the_same(
     unsaid = {"priority_s": None, "evictions": None, "decode_steps": None}
     other = {"ttft_s": counted.ttft_s, "events": counted.events}
     assert counted == replace(expected, **unsaid, **other)
+
+
+@pytest.mark.parametrize("routing", ROUTERS_BY_FIRST_TOKENS)
+def test_a_router_that_needs_first_tokens_is_refused(routing: Routing) -> None:
+    run = settings(workers=2, routing=routing)
+    model = load_worker_model(DEFAULT_MODEL)
+    prepared = prepare(list(generate("swe", 2, seed=1)), run, model)
+    with pytest.raises(InputError, match=f"routing is '{routing}', which decides by first tokens"):
+        LockstepCluster(prepared[0], run, model.times, SteppedTwins(*prepared))

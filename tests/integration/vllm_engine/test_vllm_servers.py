@@ -173,10 +173,11 @@ async def test_clients_that_go_away_take_their_requests_along(server: str) -> No
         assert [one.status_code for one in left] == [200] * 3
         assert all(len(one.json()["choices"][0]["token_ids"]) == 2 for one in left)
         await until(server, are_there(0))
-        # Nine were admitted. On a slow machine the running ones grow until one is pushed out and resumed.
+        # Nine were admitted. On a slow machine the running ones grow until one is pushed out and resumed; of
+        # one whose client has left vLLM does not count that any more (OutputProcessor drops its events).
         found = Counter(grown(server, before))
         assert (found["miss"], found["none"]) == (9, 0)
-        assert found["hit"] <= found["preemptions"]
+        assert found["hit"] == 0 or found["preemptions"] > 0
         # A running one's label is in the set, that of the one that never ran is not.
         before = counts(server)
         for label, number in (("running-5", 5), ("waiting-0", 10)):

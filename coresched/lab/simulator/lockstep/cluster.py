@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable
 from math import inf
 
 from coresched.core import LoadBoundedRouter
+from coresched.errors import InputError
 from coresched.lab.simulator.lockstep.workers import FinishedTurn, SteppedWorkers, WorkerCounts
 from coresched.lab.simulator.model import StepTimes
 from coresched.lab.simulator.outcome import Outcome
+from coresched.lab.simulator.routers.registry import ROUTERS_BY_FIRST_TOKENS
 from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.twin.flow import ARRIVE, SampleFlow
 from coresched.lab.simulator.twin.routing import RequestRouter, Ring
@@ -43,6 +45,11 @@ class LockstepCluster(SampleFlow):
     def __init__(
         self, workload: Workload, settings: RunSettings, times: StepTimes, workers: SteppedWorkers
     ) -> None:
+        if settings.routing in ROUTERS_BY_FIRST_TOKENS:
+            raise InputError(
+                f"routing is {settings.routing!r}, which decides by first tokens; workers that are engines "
+                "tell them at the end of a turn only, so take another router"
+            )
         super().__init__(workload, settings, times)
         self.workers = workers
         self.all_workers = range(settings.workers)

@@ -28,3 +28,6 @@ PLAIN_ROUTERS: Final[Mapping[str, Callable[[Fleet], Router]]] = {
     "autellix-locality": AutellixLocality,
     "sticky-bounded": StickyBounded,
 }
+
+ROUTERS_BY_FIRST_TOKENS: Final = ("dualmap", "preble")
+"""These decide by when first tokens came, which workers of lockstep runs tell at the end of a turn only."""
