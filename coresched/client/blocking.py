@@ -27,6 +27,17 @@ class _Wait:
         self._gate.acquire()
 
 
+def _wait_for(block: LocalEnvironment | LocalResident) -> None:
+    wait = _Wait()
+    block._request(wait)
+    try:
+        wait.wait()
+        block._granted()
+    except BaseException:
+        block._give_up()
+        raise
+
+
 class Turn(LocalTurn):
     """One model call, timed from the beginning of its `with` block to the end.
 
@@ -57,15 +68,7 @@ class Environment(LocalEnvironment):
         return timer
 
     def __enter__(self) -> Environment:
-        wait = _Wait()
-        self._record.requested()
-        self._local.request_environment(self._sample, wait)
-        try:
-            wait.wait()
-            self._granted()
-        except BaseException:
-            self._local.end_environment(self._sample, failed=True)
-            raise
+        _wait_for(self)
         return self
 
     def __exit__(
@@ -82,14 +85,7 @@ class Resident(LocalResident):
     """
 
     def __enter__(self) -> Resident:
-        wait = _Wait()
-        self._local.request_resident(self._sample, wait)
-        try:
-            wait.wait()
-            self._granted()
-        except BaseException:
-            self._local.end_resident(self._sample, failed=True)
-            raise
+        _wait_for(self)
         return self
 
     def __exit__(

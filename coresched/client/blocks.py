@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from coresched.batch.coordinator import Coordinator
 from coresched.batch.records import BatchSummary
 from coresched.client.errors import LeaseExpiredError
-from coresched.client.local import BatchReport, LocalBatch
+from coresched.client.local import BatchReport, LocalBatch, Waiter
 from coresched.client.turn import TurnFace, checked_exclude
 from coresched.core.checks import check_positive
 from coresched.core.ring import LoadBoundedRouter
@@ -56,6 +56,14 @@ class LocalEnvironment(ABC):
     @abstractmethod
     def _start_timer(self, max_s: float, expire: Callable[[], None]) -> Timer:
         """Call `expire` after so many seconds, unless it is cancelled."""
+
+    def _request(self, waiter: Waiter) -> None:
+        self._record.requested()
+        self._local.request_environment(self._sample, waiter)
+
+    def _give_up(self) -> None:
+        """The wait, or the slot that came meanwhile."""
+        self._local.end_environment(self._sample, failed=True)
 
     def _granted(self) -> None:
         self._open = True

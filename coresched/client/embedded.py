@@ -39,6 +39,17 @@ class _Wait:
         await self._woken
 
 
+async def _wait_for(block: LocalEnvironment | LocalResident) -> None:
+    wait = _Wait()
+    block._request(wait)
+    try:
+        await wait.wait()
+        block._granted()
+    except BaseException:
+        block._give_up()
+        raise
+
+
 class Turn(LocalTurn):
     """One model call, timed from the beginning of its `async with` block to the end.
 
@@ -80,15 +91,7 @@ class Environment(LocalEnvironment):
 
     async def __aenter__(self) -> Environment:
         check_loop(self._loop)
-        wait = _Wait()
-        self._record.requested()
-        self._local.request_environment(self._sample, wait)
-        try:
-            await wait.wait()
-            self._granted()
-        except BaseException:
-            self._local.end_environment(self._sample, failed=True)
-            raise
+        await _wait_for(self)
         return self
 
     async def __aexit__(
@@ -110,14 +113,7 @@ class Resident(LocalResident):
 
     async def __aenter__(self) -> Resident:
         check_loop(self._loop)
-        wait = _Wait()
-        self._local.request_resident(self._sample, wait)
-        try:
-            await wait.wait()
-            self._granted()
-        except BaseException:
-            self._local.end_resident(self._sample, failed=True)
-            raise
+        await _wait_for(self)
         return self
 
     async def __aexit__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coresched.client.local import LocalBatch
+from coresched.client.local import LocalBatch, Waiter
 
 
 class LocalResident:
@@ -14,6 +14,13 @@ class LocalResident:
         self._open = False
         self.queue_s = 0.0
         """Seconds this block waited for its slot; extend your own timeouts by it."""
+
+    def _request(self, waiter: Waiter) -> None:
+        self._local.request_resident(self._sample, waiter)
+
+    def _give_up(self) -> None:
+        """The wait, or the slot that came meanwhile."""
+        self._local.end_resident(self._sample, failed=True)
 
     def _granted(self) -> None:
         self._open = True

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from coresched.client.errors import BatchClosedError
-from coresched.client.gate.home import Home
+from coresched.client.gate.home import Call, Home
 from coresched.client.turn import TurnFace, checked_exclude
 from coresched.core.checks import check_positive
 from coresched.recording.harness import NOT_RECORDED
@@ -63,24 +63,24 @@ class Block(ABC, Generic[Inner]):
     async def _exit(self, inner: Any, kind: type[BaseException] | None) -> None:
         await inner.__aexit__(kind, None, None)
 
+    def _entering(self) -> Call[Inner]:
+        inner = self._make()
+        return self._home.call(self._enter(inner), undo=lambda: self._exit(inner, asyncio.CancelledError))
+
     def _leaving(self, kind: type[BaseException] | None) -> Any:
         inner, self._inner = self._inner, None
         if inner is None:
             return None
         self._left()
         if kind is not None and not issubclass(kind, Exception):
-            kind = (
-                asyncio.CancelledError
-            )  # whatever interrupted it here, at home it can still be seen through
+            kind = asyncio.CancelledError  # at home it can be seen through, whatever interrupted it here
         try:
             return self._home.call(self._exit(inner, kind))
         except BatchClosedError:
             return None  # there is nothing left to end
 
     def __enter__(self: Self) -> Self:
-        inner = self._make()
-        entering = self._home.call(self._enter(inner), undo=lambda: self._exit(inner, asyncio.CancelledError))
-        self._inner = entering.result()
+        self._inner = self._entering().result()
         self._entered(self._inner)
         return self
 
@@ -92,9 +92,7 @@ class Block(ABC, Generic[Inner]):
             leaving.result()
 
     async def __aenter__(self: Self) -> Self:
-        inner = self._make()
-        entering = self._home.call(self._enter(inner), undo=lambda: self._exit(inner, asyncio.CancelledError))
-        self._inner = await entering.outcome()
+        self._inner = await self._entering().outcome()
         self._entered(self._inner)
         return self
 
