@@ -140,18 +140,21 @@ async def test_a_cancelled_wait_leaves_the_sample_running(batches: Batches) -> N
 
 LIMITS = {"sample_concurrency": 8, "environment_concurrency": 2, "resident_concurrency": 3}
 HARNESS = """
-import sys, threading
+import os, sys, threading
 from coresched import sync
+
+def tell(line):  # in one piece, whichever threads tell at once
+    os.write(1, line.encode())
 
 def run(sample):
     with sample, sample.resident():
-        print("in", sample.id, flush=True)
+        tell(f"in {sample.id}\\n")
         with sample.inference():
             if sys.argv[2] == "hold":
                 threading.Event().wait()
         with sample.environment():
             pass
-        print("out", sample.id, flush=True)
+        tell(f"out {sample.id}\\n")
 
 with sync.connect(sys.argv[1], batch="shared", grace_s=1, **LIMITS) as batch:
     threads = []
