@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from coresched.cli.parser import CommandParser, add_command, count, number, weighted
 from coresched.cli.server_options import (
-    DEFAULT_VIRTUAL_NODES,
     add_grace,
     add_listen,
     add_logging,
     add_metrics,
     add_routing,
+    check_routing,
 )
 from coresched.errors import InputError
 from coresched.logs import event, logging_to_stderr
@@ -54,13 +54,6 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "each worker",
     )
     add_metrics(parser, shows="the URLs of workers")
-    parser.add_argument(
-        "--router",
-        choices=("lbch", "sticky-bounded"),
-        default="lbch",
-        help="lbch: homes on a hash ring, the same in every gateway and after a restart; sticky-bounded: a "
-        "trajectory begins on the least loaded worker, which this process alone knows (default %(default)s)",
-    )
     add_routing(parser)
     parser.add_argument(
         "--label-field",
@@ -125,11 +118,7 @@ def _run(args: argparse.Namespace) -> int:
     def announce(listening: str) -> None:
         print(f"coresched gateway: listening on {listening}", flush=True)
 
-    if args.router == "sticky-bounded" and args.virtual_nodes != DEFAULT_VIRTUAL_NODES:
-        raise InputError(
-            f"--virtual-nodes is {args.virtual_nodes}, which is for a hash ring; leave it out with --router "
-            "sticky-bounded"
-        )
+    check_routing(args)
     workers = checked_workers([worker_at(url, weight) for url, weight in args.workers])
     try:
         fleet = Fleet(

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coresched.cli.parser import CommandParser, add_command, count, weighted
-from coresched.cli.server_options import add_grace, add_listen, add_logging, add_metrics, add_routing
+from coresched.cli.server_options import (
+    add_grace,
+    add_listen,
+    add_logging,
+    add_metrics,
+    add_routing,
+    check_routing,
+)
 from coresched.errors import InputError
 from coresched.logs import event, logging_to_stderr
 
@@ -109,13 +116,16 @@ def _run(args: argparse.Namespace) -> int:
     from coresched.service.tls import ServerTls
     from coresched.service.tokens import read_tokens
 
+    check_routing(args)
     workers: dict[str, float] = {}
     for name, weight in args.workers:
         if name in workers:
             raise InputError(f"--worker must name each worker once, got {name!r} again")
         workers[name] = weight
     try:
-        table = RoutingTable(workers, load_bound=args.load_bound, virtual_nodes=args.virtual_nodes)
+        table = RoutingTable(
+            workers, router=args.router, load_bound=args.load_bound, virtual_nodes=args.virtual_nodes
+        )
     except ValueError as error:
         raise InputError(f"--worker or --virtual-nodes: {error}") from None
     if args.tokens is not None and os.environ.get("GRPC_TRACE"):

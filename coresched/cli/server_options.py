@@ -1,6 +1,10 @@
 """The options that `serve`, `gateway` and `worker` have in common, worded once."""
 
+import argparse
+
 from coresched.cli.parser import CommandParser, count, number
+from coresched.core.routers import DEFAULT_VIRTUAL_NODES, ROUTERS
+from coresched.errors import InputError
 from coresched.logs import LEVELS
 
 
@@ -23,11 +27,15 @@ def add_metrics(parser: CommandParser, *, shows: str) -> None:
     )
 
 
-DEFAULT_VIRTUAL_NODES = 128
-
-
 def add_routing(parser: CommandParser) -> None:
-    """Load bound and hash ring of LBCH."""
+    """Which router, its load bound, and LBCH's hash ring; `check_routing` holds them to each other."""
+    parser.add_argument(
+        "--router",
+        choices=ROUTERS,
+        default="lbch",
+        help="lbch: homes on a hash ring, the same in every process and after a restart; sticky-bounded: a "
+        "trajectory begins on the least loaded worker, which this process alone knows (default %(default)s)",
+    )
     parser.add_argument(
         "--load-bound",
         type=number(at_least=1),
@@ -42,6 +50,15 @@ def add_routing(parser: CommandParser) -> None:
         metavar="N",
         help="points on the hash ring per unit of weight, at most 65536 (default %(default)s)",
     )
+
+
+def check_routing(args: argparse.Namespace) -> None:
+    """Raises InputError for points on a ring that the router has not."""
+    if args.router == "sticky-bounded" and args.virtual_nodes != DEFAULT_VIRTUAL_NODES:
+        raise InputError(
+            f"--virtual-nodes is {args.virtual_nodes}, which is for a hash ring; leave it out with --router "
+            "sticky-bounded"
+        )
 
 
 def add_grace(parser: CommandParser, *, what: str) -> None:

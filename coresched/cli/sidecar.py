@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 from coresched.cli.connection import add_credential_options, connection_of, flags_named
 from coresched.cli.options import add_caas_options
 from coresched.cli.parser import CommandParser, add_command, count, number, weighted
-from coresched.cli.server_options import add_grace, add_listen, add_logging, add_metrics, add_routing
+from coresched.cli.server_options import (
+    add_grace,
+    add_listen,
+    add_logging,
+    add_metrics,
+    add_routing,
+    check_routing,
+)
 from coresched.errors import InputError
 from coresched.logs import event, logging_to_stderr
 
@@ -260,10 +267,12 @@ def _llm(args: argparse.Namespace) -> "Worker | Fleet":
         return _server("--llm", args.llm.rstrip("/").removesuffix("/v1"))
     if not args.workers:
         raise InputError("--llm must be given, such as --llm http://127.0.0.1:30000, or --worker for several")
+    check_routing(args)
     workers = checked_workers([worker_at(url, weight) for url, weight in args.workers])
     try:
         return Fleet(
             workers,
+            router=args.router,
             load_bound=args.load_bound,
             virtual_nodes=args.virtual_nodes,
             notify=_notify,

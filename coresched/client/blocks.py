@@ -14,7 +14,7 @@ from coresched.client.errors import LeaseExpiredError
 from coresched.client.local import BatchReport, LocalBatch, Waiter
 from coresched.client.turn import TurnFace, checked_exclude
 from coresched.core.checks import check_positive
-from coresched.core.ring import LoadBoundedRouter
+from coresched.core.routers import RouterName, make_router
 from coresched.recording.events import BatchOptions
 from coresched.recording.harness import BatchRecord
 
@@ -100,6 +100,7 @@ class BatchBase:
         load_bound: float = 1.25,
         resident_concurrency: int | None = None,
         record: str | os.PathLike[str] | None = None,
+        router: RouterName = "lbch",
     ) -> None:
         """
         `sample_concurrency` (C_S, at least 1) samples are admitted and unfinished at a time, in the order in
@@ -110,9 +111,10 @@ class BatchBase:
         None for no cap) samples are inside `sample.resident()` at a time, first come, first served. With
         `workers` (names, or a mapping from name to weight) every turn is routed by its sample's id: to its
         home worker while that one's requests in flight are at most `load_bound` times the mean, the new one
-        counted, else to the next that qualifies. `record` is a folder in which the batch's times are written
-        down; it is made if it is not there, and others may record into it too. Leaving the batch raises
-        RecordingError if something was not written.
+        counted, else to the next that qualifies. That is `router` "lbch", in which home is on a hash ring;
+        with "sticky-bounded" it is where the sample's last turn went, the least loaded worker at first.
+        `record` is a folder in which the batch's times are written down; it is made if it is not there, and
+        others may record into it too. Leaving the batch raises RecordingError if something was not written.
 
         Raises TypeError or ValueError for a bad option.
         """
@@ -124,8 +126,8 @@ class BatchBase:
             bucket_s=bucket_s,
             resident_concurrency=resident_concurrency,
         )
-        router = LoadBoundedRouter([] if workers is None else workers, load_bound=load_bound)
-        if workers is not None and not router.workers():
+        routing = make_router(router, [] if workers is None else workers, load_bound)
+        if workers is not None and not routing.workers():
             raise ValueError(
                 "workers must name at least one worker, got none; leave it out to route elsewhere"
             )
@@ -133,7 +135,7 @@ class BatchBase:
             sample_concurrency, environment_concurrency, environment_policy, float(band_s), float(bucket_s)
         )
         self._local = LocalBatch(
-            coordinator, None if workers is None else router, BatchRecord(record, options)
+            coordinator, None if workers is None else routing, BatchRecord(record, options)
         )
 
     def report(self) -> BatchReport:

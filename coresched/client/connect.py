@@ -28,13 +28,15 @@ def connect(
     record: str | os.PathLike[str] | None = None,
     workers: None = None,
     load_bound: None = None,
+    router: None = None,
     resident_concurrency: int | None = None,
 ) -> async_batch.RemoteBatch:
     """The batch of that name at the service, opened if it is not there: `async with connect(...) as batch`.
 
     `target` is HOST:PORT or unix:PATH of `coresched serve`. The options of the batch are those of
-    `coresched.Batch`, and count for all processes in it: whoever joins asks for the same. Workers and their
-    load bound are the service's: `workers` and `load_bound` are refused with a TypeError. A process that was
+    `coresched.Batch`, and count for all processes in it: whoever joins asks for the same. Workers,
+    their load bound and router are the service's: `workers`, `load_bound` and `router` are refused with a
+    TypeError. A process that was
     silent for `grace_s` (1 to 3600 seconds) has left, and what it held goes to others; a service that does
     not answer for so long is given up. With `keep_open` the batch stays when its last process leaves, until
     it is closed. `token`, `ca`, `certificate` and `key` are as in `coresched.client.credentials`.
@@ -47,7 +49,7 @@ def connect(
     from coresched.client.remote.async_batch import RemoteBatch
     from coresched.client.remote.options import Connection, checked, record_of, refuse_workers
 
-    refuse_workers(workers, load_bound)
+    refuse_workers(workers, load_bound, router)
     asked = checked(
         batch,
         sample_concurrency,
@@ -82,13 +84,14 @@ def connect_blocking(
     record: str | os.PathLike[str] | None = None,
     workers: None = None,
     load_bound: None = None,
+    router: None = None,
     resident_concurrency: int | None = None,
 ) -> blocking_batch.RemoteBatch:
     """The same as `coresched.connect`, for threads: `with connect(...) as batch`."""
     from coresched.client.remote.blocking_batch import RemoteBatch
     from coresched.client.remote.options import Connection, checked, record_of, refuse_workers
 
-    refuse_workers(workers, load_bound)
+    refuse_workers(workers, load_bound, router)
     asked = checked(
         batch,
         sample_concurrency,

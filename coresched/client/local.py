@@ -19,7 +19,7 @@ from coresched.client.errors import BatchClosedError as BatchClosedError
 from coresched.client.turn import ROUTING_HEADER as ROUTING_HEADER
 from coresched.client.turn import SESSION_HEADER as SESSION_HEADER
 from coresched.core.checks import check_label, check_several
-from coresched.core.ring import LoadBoundedRouter
+from coresched.core.routers import LabelRouter
 from coresched.recording.harness import NOT_RECORDED, BatchRecord
 
 _ENDED = ("finished", "withdrawn")
@@ -52,7 +52,7 @@ class LocalBatch:
     def __init__(
         self,
         coordinator: Coordinator,
-        router: LoadBoundedRouter | None,
+        router: LabelRouter | None,
         record: BatchRecord = NOT_RECORDED,
     ) -> None:
         self.record = record
@@ -135,6 +135,8 @@ class LocalBatch:
             finally:
                 if self._coordinator.state(name) not in _ENDED:
                     self._coordinator.withdraw(name, now)
+                if self._router is not None:
+                    self._router.forget(name)
                 self._grant(now)
                 if self._complete():
                     self._wake_seekers()

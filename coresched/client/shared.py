@@ -1,4 +1,4 @@
-"""One router for many clients in one process: LBCH behind a lock, and requests in flight that end once."""
+"""One router for many clients in one process: it is behind a lock, and requests in flight end once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from queue import SimpleQueue
 from typing import Protocol
 
-from coresched.core.ring import LoadBoundedRouter
+from coresched.core.routers import DEFAULT_VIRTUAL_NODES, RouterName, make_router
 
 
 class Flight:
@@ -43,9 +43,10 @@ class AsyncRouter(Protocol):
 
 
 class SharedRouter:
-    """LoadBoundedRouter for any number of threads, event loops and transports, which then share its counts.
+    """A router for any number of threads, event loops and transports, which then share its counts.
 
-    Takes what LoadBoundedRouter takes and raises what it raises.
+    `router` is "lbch", a LoadBoundedRouter, or "sticky-bounded", a StickyBoundedRouter. Takes what these take
+    and raises what they raise, and ValueError for virtual nodes of a router without a ring.
     """
 
     def __init__(
@@ -53,9 +54,10 @@ class SharedRouter:
         workers: Iterable[str] | Mapping[str, float],
         *,
         load_bound: float = 1.25,
-        virtual_nodes: int = 128,
+        virtual_nodes: int = DEFAULT_VIRTUAL_NODES,
+        router: RouterName = "lbch",
     ) -> None:
-        self._router = LoadBoundedRouter(workers, load_bound, virtual_nodes)
+        self._router = make_router(router, workers, load_bound, virtual_nodes)
         self._lock = threading.Lock()
         # A flight may end in a garbage collection that strikes this very thread inside the lock. So an end
         # only goes on the queue, which allows that, and whoever looks at the counts next takes it off.
@@ -67,8 +69,8 @@ class SharedRouter:
             self._settle()
             return Flight(self._router.route(label, exclude), self._ended.put)
 
-    def home(self, label: str) -> str:
-        """The label's home worker, whatever its load; nothing is counted."""
+    def home(self, label: str) -> str | None:
+        """The label's home worker, whatever its load; nothing is counted. None: it has none yet."""
         with self._lock:
             return self._router.home(label)
 

@@ -137,6 +137,12 @@ cdef class LoadBoundedRouter:
         """The label's home worker, whatever its load; nothing is counted. Raises as ``route`` does."""
         return self.worker_name(self.home_slot(check_label(label, "label")))
 
+    def settle(self, label, worker):
+        """Nothing: where a label was served last does not matter here, as it does to StickyBoundedRouter."""
+
+    def forget(self, label):
+        """Nothing: a ring keeps no labels, unlike StickyBoundedRouter."""
+
     def loads(self):
         """Requests in flight by routable worker, in order of addition."""
         return {name: self._workers[<int>self._slots[name]].in_flight for name in self._weights}

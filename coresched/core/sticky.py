@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
-from coresched.core.checks import check_count, check_finite, check_label, check_positive
+from coresched.core.checks import check_count, check_finite, check_label, check_positive, check_several
+from coresched.core.shares import LARGEST_WEIGHT
 
 MOST_LABELS = 1 << 20
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """A worker that is routable, or has requests in flight: L(w), its labels, and p / q of its bound."""
+
+    weight: float
+    routable: bool = True
+    in_flight: int = 0
+    labels: int = 0
+    p: int = 0
+    q: int = 1
+
+    def load(self) -> tuple[float, float]:
+        return self.in_flight / self.weight, self.labels / self.weight
 
 
 class StickyBoundedRouter:
@@ -20,8 +37,16 @@ class StickyBoundedRouter:
     look-up and a comparison of fractions.
 
     Unlike LBCH's ring, the table of labels is lost with the process and is of one router alone; beyond
-    ``most_labels`` the label that was unused longest is forgotten, which then begins anew. Raises ValueError
-    for no worker, a load bound below 1, a weight that is not positive, or ``most_labels`` below 1.
+    ``most_labels`` the label that was unused longest is forgotten, which then begins anew. Raises TypeError
+    or ValueError for a bad argument: a load bound below 1, a weight that is not above 0 and at most 1000,
+    ``most_labels`` below 1, a worker named twice. Not for several threads at once.
+
+    >>> router = StickyBoundedRouter(["w0", "w1"])
+    >>> router.route("traj-1"), router.route("traj-2")
+    ('w0', 'w1')
+    >>> router.release("w0")
+    >>> router.route("traj-1")
+    'w0'
     """
 
     def __init__(
@@ -30,83 +55,165 @@ class StickyBoundedRouter:
         load_bound: float = 1.25,
         most_labels: int = MOST_LABELS,
     ) -> None:
-        if check_finite(load_bound, "load_bound") < 1:
+        self._load_bound = check_finite(load_bound, "load_bound")
+        if self._load_bound < 1:
             raise ValueError(f"load_bound must be at least 1, got {load_bound!r}")
-        self.load_bound = load_bound
+        self._alpha = Fraction(repr(self._load_bound))
         self._most_labels = check_count(most_labels, "most_labels", 1)
-        names = [check_label(name, "name") for name in workers]
-        if not names or len(set(names)) < len(names):
-            raise ValueError(f"workers must be at least one, each once, got {names!r}")
-        self._weights = {
-            name: check_positive(workers[name] if isinstance(workers, Mapping) else 1.0, "weight")
-            for name in names
-        }
-        exact = {name: Fraction(repr(float(weight))) for name, weight in self._weights.items()}
-        alpha, total = Fraction(repr(float(load_bound))), sum(exact.values())
-        shares = {name: alpha * weight / total for name, weight in exact.items()}
-        self._shares = {name: (share.numerator, share.denominator) for name, share in shares.items()}
-        self._in_flight = dict.fromkeys(names, 0)
-        self._placed = dict.fromkeys(names, 0)
+        self._workers: dict[str, _Worker] = {}
+        self._routable: dict[str, _Worker] = {}  # in order of addition
         self._worker_of: OrderedDict[str, str] = OrderedDict()  # the label that was unused longest first
         self._total = 0
+        weighted = (
+            workers.items()
+            if isinstance(workers, Mapping)
+            else [(name, 1.0) for name in check_several(workers, "workers", "names or a mapping to weights")]
+        )
+        for name, weight in weighted:
+            self._join(check_label(name, "worker"), weight, f"weight of {name!r}")
+        self._share()
+
+    @property
+    def load_bound(self) -> float:
+        """alpha."""
+        return self._load_bound
 
     def route(self, label: str, exclude: Iterable[str] = ()) -> str:
         """The worker for a request of the label, counted in flight there until `release`.
 
-        Raises LookupError if ``exclude`` names no worker, or leaves none.
+        ``exclude``: workers not to use for this one request; the bound stays that of all routable workers.
+        Raises TypeError or ValueError if label is not a label, LookupError if ``exclude`` names an unknown
+        worker or leaves none; nothing is counted then.
         """
         check_label(label, "label")
-        excluded = frozenset(exclude)
-        if not excluded <= self._in_flight.keys():
-            raise LookupError(f"exclude must be among the workers, got {sorted(excluded)!r}")
-        worker = self._worker_of.get(label)
-        if worker is None or worker in excluded or not self._within_bound(worker):
-            worker = self._move(label, worker, excluded)
-        self._worker_of.move_to_end(label)
-        self._in_flight[worker] += 1
+        excluded = frozenset(check_several(exclude, "exclude", "a collection of worker names"))
+        for one in excluded:
+            self._known(one, "exclude")
+        name = self._worker_of.get(label)
+        worker = None if name is None or name in excluded else self._routable.get(name)
+        if name is None or worker is None or not self._within_bound(worker):
+            name = self._least_loaded(label, excluded)
+            worker = self._routable[name]
+            self._place(label, name)
+        else:
+            self._worker_of.move_to_end(label)
+        worker.in_flight += 1
         self._total += 1
-        return worker
+        return name
 
     def release(self, worker: str) -> None:
-        """End one request in flight. Raises LookupError, or RuntimeError if there is none."""
-        if worker not in self._in_flight:
-            raise LookupError(f"worker must be among the workers, got {worker!r}")
-        if self._in_flight[worker] == 0:
+        """End one request in flight on the worker; exactly once for each `route`, however it ended.
+
+        A removed worker counts as known until its last request in flight is released. Raises LookupError for
+        an unknown worker, RuntimeError for one without requests in flight.
+        """
+        found = self._known(worker, "worker")
+        if found.in_flight == 0:
             raise RuntimeError(f"worker {worker!r} has no request in flight to release")
-        self._in_flight[worker] -= 1
-        self._total -= 1
+        found.in_flight -= 1
+        if found.routable:
+            self._total -= 1
+        elif found.in_flight == 0:
+            del self._workers[worker]
+
+    def hold(self, worker: str) -> None:
+        """Count one request in flight on the worker without a choice: one that was placed in an earlier life.
+
+        To be ended by `release`. Raises LookupError for an unknown worker.
+        """
+        found = self._known(worker, "worker")
+        found.in_flight += 1
+        self._total += found.routable
 
     def home(self, label: str) -> str | None:
-        """Where the label was served last; None if that is not known."""
+        """Where the label was served last; None if that is not known. Raises as `route` does for a label."""
         return self._worker_of.get(check_label(label, "label"))
 
+    def settle(self, label: str, worker: str) -> None:
+        """The label was served by the worker last, in an earlier life. Raises LookupError, or as `home`."""
+        self._known(worker, "worker")
+        self._place(check_label(label, "label"), worker)
+
     def forget(self, label: str) -> None:
-        """The label's trajectory has ended; nothing if it is not known."""
-        worker = self._worker_of.pop(label, None)
-        if worker is not None:
-            self._placed[worker] -= 1
+        """The label's trajectory has ended; nothing happens if it is not known."""
+        name = self._worker_of.pop(label, None)
+        if name is not None and name in self._workers:
+            self._workers[name].labels -= 1
 
     def loads(self) -> dict[str, int]:
-        """Requests in flight by worker."""
-        return dict(self._in_flight)
+        """Requests in flight by routable worker, in order of addition."""
+        return {name: worker.in_flight for name, worker in self._routable.items()}
 
-    def _within_bound(self, worker: str) -> bool:
-        p, q = self._shares[worker]
-        return self._in_flight[worker] * q <= p * (self._total + 1)
+    def workers(self) -> list[str]:
+        """Names of the routable workers, in order of addition."""
+        return list(self._routable)
 
-    def _move(self, label: str, last: str | None, excluded: frozenset[str]) -> str:
-        candidates = [name for name in self._in_flight if name not in excluded]
+    def add_worker(self, name: str, weight: float = 1.0) -> None:
+        """Make a worker routable; no label moves to it but by its load.
+
+        One that was removed with requests in flight resumes with those not yet released. Raises TypeError or
+        ValueError for a bad name or weight, ValueError if the worker is routable already.
+        """
+        self._join(check_label(name, "name"), weight, "weight")
+        self._share()
+
+    def remove_worker(self, name: str) -> None:
+        """Route nothing more to a worker; its requests in flight may still be released.
+
+        Its labels begin anew, on the least loaded. Raises LookupError if the worker is not routable.
+        """
+        if name not in self._routable:
+            raise LookupError(f"name must be one of the workers {self.workers()!r}, got {name!r}")
+        worker = self._routable.pop(name)
+        worker.routable = False
+        worker.labels = 0
+        self._total -= worker.in_flight
+        for label in [label for label, its in self._worker_of.items() if its == name]:
+            del self._worker_of[label]
+        if worker.in_flight == 0:
+            del self._workers[name]
+        self._share()
+
+    def _within_bound(self, worker: _Worker) -> bool:
+        return worker.in_flight * worker.q <= worker.p * (self._total + 1)
+
+    def _least_loaded(self, label: str, excluded: frozenset[str]) -> str:
+        if not self._routable:
+            raise LookupError(f"a worker must be added before {label!r} can be routed, there is none")
+        candidates = [name for name in self._routable if name not in excluded]
         if not candidates:
-            raise LookupError("exclude must leave one of the workers")
-        if last is not None:
-            self._placed[last] -= 1
-        elif len(self._worker_of) == self._most_labels:
+            raise LookupError(f"exclude must leave one of the workers, got all of {self.workers()!r}")
+        self.forget(label)  # its last worker counts it no more
+        return min(candidates, key=lambda name: self._routable[name].load())
+
+    def _place(self, label: str, name: str) -> None:
+        self.forget(label)
+        self._worker_of[label] = name
+        self._workers[name].labels += 1
+        if len(self._worker_of) > self._most_labels:
             self.forget(next(iter(self._worker_of)))
-        worker = min(candidates, key=self._load)
-        self._placed[worker] += 1
-        self._worker_of[label] = worker
+
+    def _known(self, name: str, argument: str) -> _Worker:
+        worker = self._workers.get(name)
+        if worker is None:
+            raise LookupError(f"{argument} must be among the workers {list(self._workers)!r}, got {name!r}")
         return worker
 
-    def _load(self, worker: str) -> tuple[float, float]:
-        weight = self._weights[worker]
-        return self._in_flight[worker] / weight, self._placed[worker] / weight
+    def _join(self, name: str, weight: float, argument: str) -> None:
+        number = check_positive(weight, argument)
+        if number > LARGEST_WEIGHT:
+            raise ValueError(f"{argument} must be at most {LARGEST_WEIGHT}, got {weight!r}")
+        if name in self._routable:
+            raise ValueError(f"a worker must be added once only, got {name!r} again")
+        worker = self._workers.setdefault(name, _Worker(number))
+        worker.weight, worker.routable = number, True
+        self._routable[name] = worker
+        self._total += worker.in_flight
+
+    def _share(self) -> None:
+        """Set p / q = alpha weight / sum(weight) of each worker; its bound is L q <= p (L_tot + 1)."""
+        exact = {name: Fraction(repr(worker.weight)) for name, worker in self._routable.items()}
+        total = sum(exact.values())
+        for name, weight in exact.items():
+            share = self._alpha * weight / total
+            self._routable[name].p, self._routable[name].q = share.numerator, share.denominator

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from coresched.core.imbalance import RequestImbalance
-from coresched.core.ring import LoadBoundedRouter
+from coresched.core.routers import RouterName, make_router
 from coresched.core.shares import check_share
-from coresched.core.sticky import StickyBoundedRouter
 from coresched.gateway.workers import Worker
 from coresched.metrics.histogram import DECISION_S, Histogram
-
-RouterName = Literal["lbch", "sticky-bounded"]
 
 
 class NoWorkerError(LookupError):
@@ -55,18 +52,14 @@ class Fleet:
 
         `clock` is monotonic, in seconds, and measures only: nothing is decided by it.
 
-        Raises what LoadBoundedRouter and check_share raise.
+        Raises what make_router and check_share raise.
         """
         for worker in workers:
             check_share(worker.weight, virtual_nodes)
         self.workers = tuple(workers)
         self._by_name = {worker.name: worker for worker in workers}
         weights = {worker.name: worker.weight for worker in workers}
-        self._router: LoadBoundedRouter | StickyBoundedRouter
-        if router == "lbch":
-            self._router = LoadBoundedRouter(weights, load_bound, virtual_nodes)
-        else:
-            self._router = StickyBoundedRouter(weights, load_bound)
+        self._router = make_router(router, weights, load_bound, virtual_nodes)
         self._failures_to_out = failures_to_out
         self._notify = notify
         self._clock = clock

@@ -90,6 +90,7 @@ class RouterCalls:
             imbalance=imbalance.present,
             imbalance_s=imbalance.over_s,
             busy_s=imbalance.busy_s,
+            router=self._table.router,
         )
 
     def route(self, call: pb.RouteRequest, owner: Owner | None = None) -> pb.RouteResponse:

@@ -10,7 +10,7 @@ from typing import NoReturn
 from grpc import StatusCode
 
 from coresched.core.imbalance import RequestImbalance
-from coresched.core.ring import LoadBoundedRouter
+from coresched.core.routers import DEFAULT_VIRTUAL_NODES, RouterName, make_router
 from coresched.core.shares import check_share
 from coresched.metrics.histogram import DECISION_S, Histogram
 from coresched.service.entry import Imbalance, Standing, WorkerEntry
@@ -55,7 +55,7 @@ _NONE: dict[tuple[str, str], list[Flight]] = {}
 
 
 class RoutingTable:
-    """LBCH with an account of each request in flight, so that a release or a lost client ends only its own.
+    """A router, and an account of each request in flight: a release or a lost client ends only its own.
 
     Every step is checked before anything changes. For one thread.
     """
@@ -64,11 +64,12 @@ class RoutingTable:
         self,
         workers: Mapping[str, float],
         *,
+        router: RouterName = "lbch",
         load_bound: float = 1.25,
-        virtual_nodes: int = 128,
+        virtual_nodes: int = DEFAULT_VIRTUAL_NODES,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        """Takes what LoadBoundedRouter takes and raises what it raises, and ValueError over a limit above.
+        """Takes what make_router takes and raises what it raises, and ValueError over a limit above.
 
         `clock` is monotonic, in seconds, and measures only: nothing is decided by it.
         """
@@ -76,7 +77,10 @@ class RoutingTable:
             raise ValueError(f"workers must be at most {MOST_WORKERS}, got {len(workers)}")
         for weight in workers.values():
             check_share(weight, virtual_nodes)
-        self._router = LoadBoundedRouter(workers, load_bound, virtual_nodes)
+        self.router = router
+        """Its name."""
+        self.virtual_nodes = virtual_nodes
+        self._router = make_router(router, workers, load_bound, virtual_nodes)
         self._workers = {name: WorkerEntry(weight) for name, weight in workers.items()}
         self._flights: dict[Owner, dict[tuple[str, str], list[Flight]]] = {}
         self._clock = clock
@@ -87,10 +91,6 @@ class RoutingTable:
     @property
     def load_bound(self) -> float:
         return self._router.load_bound
-
-    @property
-    def virtual_nodes(self) -> int:
-        return self._router.virtual_nodes
 
     def workers(self) -> Mapping[str, WorkerEntry]:
         """Workers routable, draining, or removed with requests in flight, in order of registration."""
@@ -104,9 +104,9 @@ class RoutingTable:
     def register(self, worker: str, weight: float | None) -> None:
         """Make a worker routable, draining or removed ones again.
 
-        Its places on the ring follow from its name, so the labels it had as home come back. Without a weight,
-        a draining worker has the one it had, any other 1. Refused: ALREADY_EXISTS, INVALID_ARGUMENT for
-        worker and weight, RESOURCE_EXHAUSTED beyond MOST_WORKERS.
+        Its places on LBCH's ring follow from its name, so the labels it had as home come back. Without a
+        weight, a draining worker has the one it had, any other 1. Refused: ALREADY_EXISTS, INVALID_ARGUMENT
+        for worker and weight, RESOURCE_EXHAUSTED beyond MOST_WORKERS.
         """
         checked_label("worker", worker)
         entry = self._workers.get(worker)
@@ -183,7 +183,7 @@ class RoutingTable:
         self._imbalance.replace(loads, self._clock())
 
     def route(self, label: str, exclude: Collection[str], *, owner: Owner, request_id: str) -> Flight:
-        """Place one request, by the rule of LoadBoundedRouter.route.
+        """Place one request, by the rule of the router.
 
         Refused: INVALID_ARGUMENT for label, NOT_FOUND for an unknown worker in exclude, FAILED_PRECONDITION
         without workers or if exclude leaves none.
@@ -195,6 +195,7 @@ class RoutingTable:
             # The ring does not know a draining worker without requests, and needs no word of the others.
             exclude = [name for name in exclude if self._workers[name].routable]
         try:
+            home = self._router.home(label)  # before it moves
             worker = self._router.route(label, exclude or ())
         except ValueError as error:
             refuse_argument("label", error)
@@ -208,8 +209,7 @@ class RoutingTable:
         self._imbalance.began(entry.in_flight, now)
         entry.in_flight += 1
         entry.routed += 1
-        home = self._router.home(label)
-        if home != worker:
+        if home is not None and home != worker:
             self._workers[home].spilled += 1
         return flight
 
@@ -226,6 +226,7 @@ class RoutingTable:
             self._router.hold(worker)
             self._router.remove_worker(worker)
         if entry.routable:
+            self._router.settle(label, worker)
             self._imbalance.began(entry.in_flight, self._clock())
         entry.in_flight += 1
         flight = Flight(label, worker, owner, request_id)

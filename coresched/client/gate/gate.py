@@ -15,6 +15,7 @@ from coresched.client.errors import BatchClosedError
 from coresched.client.gate.blocks import Sample
 from coresched.client.gate.home import Home
 from coresched.client.local import BatchReport
+from coresched.core.routers import RouterName
 from coresched.errors import InputError
 
 if TYPE_CHECKING:  # which loads gRPC
@@ -39,6 +40,7 @@ class Gate:
         bucket_s: float = 1.0,
         workers: Iterable[str] | Mapping[str, float] | None = None,
         load_bound: float | None = None,
+        router: RouterName | None = None,
         resident_concurrency: int | None = None,
         record: str | os.PathLike[str] | None = None,
         service: str | None = None,
@@ -49,9 +51,9 @@ class Gate:
     ) -> None:
         """
         The options are those of `coresched.Batch`. With `service` (HOST:PORT or unix:PATH of `coresched
-        serve`) the batch is the one of the name `batch` there, shared with other processes, and `workers` and
-        `load_bound` are the service's; `ca`, `certificate` and `key` are as in `coresched.connect`, the token
-        is that of CORESCHED_TOKEN.
+        serve`) the batch is the one of the name `batch` there, shared with other processes, and `workers`,
+        `load_bound` and `router` are the service's; `ca`, `certificate` and `key` are as in
+        `coresched.connect`, the token is that of CORESCHED_TOKEN.
 
         Raises TypeError or ValueError for a bad option, SessionLostError if the service does not answer.
         """
@@ -68,17 +70,18 @@ class Gate:
                 bucket_s=bucket_s,
                 workers=workers,
                 load_bound=1.25 if load_bound is None else load_bound,
+                router="lbch" if router is None else router,
                 resident_concurrency=resident_concurrency,
                 record=record,
             )
         else:
             if batch is None:
                 raise InputError("batch must be given with service: the batch's name there; add it")
-            if workers is not None or load_bound is not None:
-                name = "load_bound" if workers is None else "workers"
-                raise InputError(
-                    f"{name} is a matter of the service (`coresched serve --worker`); leave it out"
-                )
+            for name, routing in (("workers", workers), ("load_bound", load_bound), ("router", router)):
+                if routing is not None:
+                    raise InputError(
+                        f"{name} is a matter of the service (`coresched serve --worker`); leave it out"
+                    )
             opened = connect(
                 service,
                 batch=batch,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from coresched.client.errors import ServiceError
 from coresched.client.gate.gate import Gate
+from coresched.core.routers import ROUTERS
 from coresched.errors import InputError
 from coresched.recording.writer import RecordingError, recording_folder
 
@@ -26,7 +27,8 @@ _OPTIONS = (
         "environment_policy",
         "band_s",
     ),
-    *("bucket_s", "workers", "load_bound", "record", "service", "batch", "ca", "certificate", "key"),
+    *("bucket_s", "workers", "load_bound", "router", "record"),
+    *("service", "batch", "ca", "certificate", "key"),
 )
 VARIABLES = tuple(PREFIX + name.upper() for name in _OPTIONS)
 """That ask for a gate."""
@@ -42,9 +44,9 @@ def process_gate(environment: Mapping[str, str] = os.environ) -> Gate | None:
     None where no option of it is set. Each option of `Gate` is a variable of its name:
     CORESCHED_SAMPLE_CONCURRENCY, without which none of the others may be set,
     CORESCHED_ENVIRONMENT_CONCURRENCY, CORESCHED_ENVIRONMENT_POLICY, CORESCHED_BAND_S, CORESCHED_BUCKET_S,
-    CORESCHED_WORKERS (separated by commas), CORESCHED_LOAD_BOUND, CORESCHED_RESIDENT_CONCURRENCY,
-    CORESCHED_RECORD, CORESCHED_SERVICE, CORESCHED_BATCH, CORESCHED_CA, CORESCHED_CERTIFICATE, CORESCHED_KEY.
-    One that is empty counts as not set.
+    CORESCHED_WORKERS (separated by commas), CORESCHED_LOAD_BOUND, CORESCHED_ROUTER,
+    CORESCHED_RESIDENT_CONCURRENCY, CORESCHED_RECORD, CORESCHED_SERVICE, CORESCHED_BATCH, CORESCHED_CA,
+    CORESCHED_CERTIFICATE, CORESCHED_KEY. One that is empty counts as not set.
 
     Raises InputError naming the variable, and what `Gate` raises. Raises RuntimeError in a process forked
     from one whose gate is embedded, since each would have the capacity for itself.
@@ -99,6 +101,7 @@ def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:
         "bucket_s": read("bucket_s", _positive, "a number of seconds above 0"),
         "workers": read("workers", _names, "base URLs separated by commas, each once"),
         "load_bound": read("load_bound", _bound, "a number of at least 1"),
+        "router": read("router", _router, " or ".join(ROUTERS)),
     }
     given |= {
         name: read(name, str, "") for name in ("record", "service", "batch", "ca", "certificate", "key")
@@ -114,12 +117,12 @@ def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:
         )
     if "service" in options and "batch" not in options:
         raise InputError(f"{PREFIX}BATCH must be set with {PREFIX}SERVICE: the batch's name there")
-    if "service" in options and ("workers" in options or "load_bound" in options):
-        name = "WORKERS" if "workers" in options else "LOAD_BOUND"
-        raise InputError(
-            f"{PREFIX}{name} is a matter of the service (`coresched serve --worker`); leave it out, or "
-            f"{PREFIX}SERVICE"
-        )
+    for name in ("workers", "load_bound", "router"):
+        if "service" in options and name in options:
+            raise InputError(
+                f"{PREFIX}{name.upper()} is a matter of the service (`coresched serve --worker`); leave it "
+                f"out, or {PREFIX}SERVICE"
+            )
     for name in ("batch", "ca", "certificate", "key"):
         if name in options and "service" not in options:
             raise InputError(
@@ -148,6 +151,12 @@ def _bound(text: str) -> float:
 
 def _policy(text: str) -> str:
     if text not in ("caas", "fcfs"):
+        raise ValueError
+    return text
+
+
+def _router(text: str) -> str:
+    if text not in ROUTERS:
         raise ValueError
     return text
 

@@ -46,11 +46,12 @@ class Asked:
     keep_open: bool
 
 
-def refuse_workers(workers: object, load_bound: object) -> None:
+def refuse_workers(workers: object, load_bound: object, router: object) -> None:
     """Raises TypeError for an option of `coresched.Batch` that a service's batch has from its service."""
     for name, given, flag in (
         ("workers", workers, "--worker NAME"),
         ("load_bound", load_bound, "--load-bound A"),
+        ("router", router, "--router NAME"),
     ):
         if given is not None:
             more = " or the rpc RegisterWorker" if name == "workers" else ""

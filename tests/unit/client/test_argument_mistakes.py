@@ -167,6 +167,10 @@ def test_workers_to_exclude_are_several(exclude: Any) -> None:
             "workers must be given to the service, by `coresched serve --worker NAME` or the rpc",
         ),
         (
+            {"router": "lbch"},
+            "router must be given to the service, by `coresched serve --router NAME`, not to connect",
+        ),
+        (
             {"load_bound": 2.0},
             "load_bound must be given to the service, by `coresched serve --load-bound A`, not to",
         ),
@@ -191,6 +195,7 @@ def test_every_option_is_checked_as_connect_is_called(
         ({"workers": []}, "workers must name at least one worker, got none"),
         ({"workers": {"w0": "heavy"}}, "weight of 'w0' must be an int or a float"),
         ({"load_bound": 0.5}, "load_bound must be at least 1"),
+        ({"router": "ring"}, "router must be one of lbch, sticky-bounded, got 'ring'"),
     ],
 )
 def test_so_is_every_option_of_a_batch(make: Callable[..., Any], options: dict[str, Any], said: str) -> None:

@@ -92,6 +92,20 @@ def test_one_sample_through_all_its_stages(clock: Any) -> None:
     assert (times.inference_s, times.environment_queue_s, times.environment_s) == (4.0, 0.0, 10.0)
 
 
+def test_sticky_bounded_begins_on_the_least_loaded_and_forgets_who_has_ended() -> None:
+    with sync.Batch(sample_concurrency=3, workers=["w0", "w1"], router="sticky-bounded") as batch:
+
+        def worker_of(sample: Sample) -> str | None:
+            with sample.inference() as turn:
+                return turn.worker
+
+        with batch.sample("a") as a, batch.sample("b") as b:
+            assert [worker_of(sample) for sample in (a, b, b, a)] == ["w0", "w1", "w1", "w0"]
+        with batch.sample("c") as c, batch.sample("d") as d, batch.sample("e") as e:
+            assert [worker_of(sample) for sample in (c, d, e)] == ["w0", "w1", "w0"]
+            assert_nothing_held(batch)
+
+
 @CONTENDED
 def test_waiting_threads_get_the_slot_in_order_one_at_a_time(holder: Holder, options: dict[str, Any]) -> None:
     seen: list[str] = []

@@ -21,7 +21,7 @@ def test_nothing_asked_for_is_no_gate() -> None:
 
 
 def test_every_variable_asks_for_a_gate() -> None:
-    good = {"ENVIRONMENT_POLICY": "caas", "WORKERS": "http://a"}
+    good = {"ENVIRONMENT_POLICY": "caas", "WORKERS": "http://a", "ROUTER": "lbch"}
     for variable in VARIABLES[1:]:
         value = good.get(variable.removeprefix("CORESCHED_"), "1")
         with pytest.raises(InputError, match=f"SAMPLE_CONCURRENCY must be set with {variable}:"):
@@ -38,6 +38,7 @@ def test_each_variable_is_an_option() -> None:
         "CORESCHED_BUCKET_S": "0.5",
         "CORESCHED_WORKERS": "http://a:1, http://b:1",
         "CORESCHED_LOAD_BOUND": "1.5",
+        "CORESCHED_ROUTER": "sticky-bounded",
         "CORESCHED_RECORD": "runs/monday",
     }
     assert gate_options(embedded) == {
@@ -49,6 +50,7 @@ def test_each_variable_is_an_option() -> None:
         "bucket_s": 0.5,
         "workers": ["http://a:1", "http://b:1"],
         "load_bound": 1.5,
+        "router": "sticky-bounded",
         "record": "runs/monday",
     }
     names = ("service", "batch", "ca", "certificate", "key")
@@ -70,6 +72,7 @@ def test_each_variable_is_an_option() -> None:
             "CORESCHED_RESIDENT_CONCURRENCY must be a whole number .* got '1.5'",
         ),
         ({"BAND_S": "nan"}, "CORESCHED_BAND_S must be a number of seconds above 0, got 'nan'"),
+        ({"ROUTER": "ring"}, "CORESCHED_ROUTER must be lbch or sticky-bounded, got 'ring'"),
         ({"LOAD_BOUND": "0.5"}, "CORESCHED_LOAD_BOUND must be a number of at least 1, got '0.5'"),
         ({"WORKERS": "http://a,,"}, "CORESCHED_WORKERS must be base URLs separated by commas, each once"),
         ({"WORKERS": "http://a,http://a"}, "each once"),

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from coresched.client.shared import Flight, SharedRouter
-from coresched.core.ring import LoadBoundedRouter
+from coresched.core import LoadBoundedRouter, StickyBoundedRouter
 
 
 def test_it_routes_as_the_router_does() -> None:
@@ -30,6 +30,17 @@ def test_the_options_are_those_of_the_router() -> None:
     plain = LoadBoundedRouter({"w0": 1.0, "w1": 3.0}, **options)  # type: ignore[arg-type]
     flights = [heavy.route(f"t{i}") for i in range(400)]
     assert [flight.worker for flight in flights] == [plain.route(f"t{i}") for i in range(400)]
+
+
+def test_sticky_bounded_is_shared_too() -> None:
+    names = ["w0", "w1", "w2"]
+    ours, plain = SharedRouter(names, router="sticky-bounded"), StickyBoundedRouter(names)
+    assert ours.home("t7") is None
+    flights = [ours.route(f"t{i % 20}") for i in range(100)]
+    assert [flight.worker for flight in flights] == [plain.route(f"t{i % 20}") for i in range(100)]
+    assert ours.home("t7") == plain.home("t7")
+    with pytest.raises(ValueError, match="virtual_nodes is 64, which is for a hash ring"):
+        SharedRouter(["w0"], virtual_nodes=64, router="sticky-bounded")
 
 
 def test_a_request_ends_once() -> None:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coresched.core import StickyBoundedRouter
+from coresched.core import LoadBoundedRouter, StickyBoundedRouter
+from coresched.core.routers import make_router
 
 
 def test_the_first_request_goes_to_the_least_loaded_and_the_next_ones_follow() -> None:
@@ -60,10 +61,10 @@ def test_the_label_unused_longest_is_forgotten_first() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (([],), "workers must be at least one"),
-        ((["a", "a"],), "each once"),
+        ((["a", "a"],), "once only, got 'a' again"),
         ((["a"], 0.5), "load_bound must be at least 1, got 0.5"),
-        (({"a": 0.0},), "weight"),
+        (({"a": 0.0},), "weight of 'a'"),
+        (({"a": 1001.0},), "weight of 'a' must be at most 1000"),
         ((["a"], 1.25, 0), "most_labels"),
     ],
 )
@@ -84,6 +85,40 @@ def test_what_is_no_worker_and_no_request_is_refused() -> None:
         router.release("a")
     assert router.loads() == {"a": 0}
     assert router.home("t0") is None
+
+
+def test_labels_of_a_removed_worker_begin_anew_and_its_requests_end_later() -> None:
+    router = StickyBoundedRouter(["a", "b"])
+    assert [router.route(label) for label in ("t0", "t1")] == ["a", "b"]
+    router.remove_worker("a")
+    assert (router.home("t0"), router.home("t1"), router.loads()) == (None, "b", {"b": 1})
+    assert router.route("t0") == "b"
+    router.add_worker("a")
+    assert router.loads() == {"b": 2, "a": 1}
+    router.remove_worker("a")
+    router.release("a")
+    with pytest.raises(LookupError, match="among the workers"):
+        router.release("a")
+
+
+def test_without_workers_nothing_is_routed() -> None:
+    router = StickyBoundedRouter([])
+    with pytest.raises(LookupError, match="a worker must be added before 't0' can be routed"):
+        router.route("t0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("random", ["a"]), "router must be one of lbch, sticky-bounded, got 'random'"),
+        (("sticky-bounded", ["a"], 1.25, 64), "virtual_nodes is 64, which is for a hash ring"),
+    ],
+)
+def test_routers_are_made_by_name(arguments: tuple[object, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make_router(*arguments)  # type: ignore[arg-type]
+    assert isinstance(make_router("sticky-bounded", ["a"]), StickyBoundedRouter)
+    assert isinstance(make_router("lbch", ["a"], 1.25, 64), LoadBoundedRouter)
 
 
 @given(

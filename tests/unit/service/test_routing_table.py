@@ -164,3 +164,24 @@ def test_what_was_in_flight_before_a_restart_counts_again_where_it_was() -> None
     assert in_flight(table) == {"w0": 0, "w1": 1}
     table.release("q", "w1", owner=owner)
     assert in_flight(table) == {"w0": 0}
+
+
+def test_labels_stay_where_they_were_served_with_sticky_bounded_also_after_a_restart() -> None:
+    table = RoutingTable({"w0": 1.0, "w1": 1.0}, router="sticky-bounded")
+    owner = Owner()
+    flights = [table.restore(label, "w1", owner=owner, request_id="r") for label in ("k", "q")]
+    assert [route(table, label) for label in ("new", "newer")] == ["w0", "w0"]
+    for flight in flights:
+        assert flight is not None
+        table.end(flight)
+    assert route(table, "k") == "w1"
+    assert table.workers()["w1"].spilled == 0
+    table.drain("w1")
+    assert route(table, "q") == "w0"
+    assert [entry.spilled for entry in table.workers().values()] == [0, 0]
+
+
+def test_a_label_that_moves_is_counted_where_it_was() -> None:
+    table = RoutingTable({"w0": 1.0, "w1": 1.0}, router="sticky-bounded", load_bound=1.0)
+    assert [route(table, "k") for _ in range(3)] == ["w0", "w0", "w1"]
+    assert [entry.spilled for entry in table.workers().values()] == [1, 0]

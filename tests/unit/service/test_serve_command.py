@@ -97,7 +97,16 @@ async def test_options_reach_the_router() -> None:
         async with grpc.aio.insecure_channel(address) as channel:
             listed = await RouterStub(channel).ListWorkers(pb.ListWorkersRequest())
     assert [(worker.worker, worker.weight) for worker in listed.workers] == [("a", 1.0), ("b=c", 0.5)]
-    assert (listed.load_bound, listed.virtual_nodes) == (2.0, 9)
+    assert (listed.router, listed.load_bound, listed.virtual_nodes) == ("lbch", 2.0, 9)
+
+
+async def test_sticky_bounded_begins_on_the_least_loaded_worker_and_stays() -> None:
+    with served("--worker=a", "--worker=b", "--router=sticky-bounded") as (address, _):
+        async with grpc.aio.insecure_channel(address) as channel:
+            router = RouterStub(channel)
+            routes = [pb.RouteRequest(request_id=f"{n}", label=label) for n, label in enumerate("pqrspq")]
+            assert [(await router.Route(route)).worker for route in routes] == ["a", "b", "a", "b", "a", "b"]
+            assert (await router.ListWorkers(pb.ListWorkersRequest())).router == "sticky-bounded"
 
 
 def test_listening_beyond_loopback_is_pointed_out() -> None:
@@ -118,6 +127,10 @@ def test_listening_beyond_loopback_is_pointed_out() -> None:
         (["--worker", "w0", "--worker", "w0=2"], "--worker must name each worker once, got 'w0' again"),
         (["--virtual-nodes", "65537"], "virtual_nodes must be at most 65536"),
         (["--virtual-nodes", "0"], "must be at least 1"),
+        (
+            ["--router", "sticky-bounded", "--virtual-nodes", "64"],
+            "--virtual-nodes is 64, which is for",
+        ),
         (["--load-bound", "0.9"], "must be at least 1"),
         (["--grace-s", "-1"], "must be at least 0"),
     ],
