@@ -10,6 +10,6 @@ cd "$(dirname "$0")/.."
 .venv/bin/mypy &
 types=$!  # beside the tests, the first of which wait for what they install
 tests=0
-.venv/bin/python -m pytest -m 'not by_hand' -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered --cov-fail-under=90 "$@" || tests=$?
+.venv/bin/python -m pytest -m 'not by_hand' -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered --cov-fail-under=90 --durations=40 --durations-min=5 "$@" || tests=$?
 wait "$types"
 exit "$tests"

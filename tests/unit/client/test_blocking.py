@@ -103,7 +103,7 @@ def test_sticky_bounded_begins_on_the_least_loaded_and_forgets_who_has_ended() -
             assert [worker_of(sample) for sample in (a, b, b, a)] == ["w0", "w1", "w1", "w0"]
         with batch.sample("c") as c, batch.sample("d") as d, batch.sample("e") as e:
             assert [worker_of(sample) for sample in (c, d, e)] == ["w0", "w1", "w0"]
-            assert_nothing_held(batch)
+        assert_nothing_held(batch)
 
 
 @CONTENDED
