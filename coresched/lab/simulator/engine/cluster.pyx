@@ -3,7 +3,7 @@
 
 from array import array
 
-from libc.math cimport NAN, fabs
+from libc.math cimport fabs
 from libcpp.vector cimport vector
 
 from coresched.batch.coordinator cimport Coordinator, Sample
@@ -66,8 +66,7 @@ cdef class Cluster(WorkerHost):
         self.sample_records = []
         expected = expected_lengths(workload, settings, model.times)
         for sample in range(self.columns.samples):
-            length = expected[sample]
-            record = self.coordinator.enroll(self.columns.labels[sample], 0.0, NAN if length is None else length)
+            record = self.coordinator.enroll(self.columns.labels[sample], 0.0, expected[sample])
             record.index = sample
             self.sample_records.append(record)
         self.admit(0.0)
