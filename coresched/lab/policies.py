@@ -83,8 +83,26 @@ POLICIES: Final = (
     Policy("worker", "lpm", "the longest cached prefix first, fcfs beyond 128 waiting", "SGLang"),
     Policy("worker", "dfs-weight", "along the prefix tree, the subtree with most waiting first", "SGLang"),
     Policy("worker", "routing-prefix", "labels served lately first, by cached prefix; then fcfs", PAPER),
-    Policy("environment", "fcfs", "in the order of request", "any executor"),
+    Policy(
+        "environment",
+        "fcfs",
+        "in the order of request",
+        "any executor; ARL-Tangram's, arXiv:2603.13019, for jobs that cannot use more slots",
+    ),
     Policy("environment", "caas", "by band of time, then most turns, then shortest inference", PAPER),
+    Policy("environment", "sjf", "the shortest first, known beforehand: an oracle", "Smith 1956"),
+    Policy(
+        "environment",
+        "sjf-expected",
+        "the shortest first, by the median of jobs like it so far",
+        "SAGA's prediction, arXiv:2605.00528",
+    ),
+    Policy(
+        "environment",
+        "longest-remaining",
+        "of the trajectory with most to do: an oracle",
+        "LPT, Graham 1969",
+    ),
 )
 
 

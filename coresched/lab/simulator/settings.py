@@ -25,7 +25,9 @@ PlainRouting = Literal[
 ]
 """Routers of `routers`, each in plain Python alone."""
 Routing = Literal[CompiledRouting, PlainRouting]
-EnvironmentPolicy = Literal["fcfs", "caas"]
+PlainEnvironment = Literal["sjf", "sjf-expected", "longest-remaining"]
+"""Orders of `environments`, each in plain Python alone."""
+EnvironmentPolicy = Literal["fcfs", "caas", PlainEnvironment]
 
 WORKER_POLICIES: Final[tuple[WorkerPolicy, ...]] = get_args(WorkerPolicy)
 COMPILED_ROUTERS: Final[tuple[CompiledRouting, ...]] = get_args(CompiledRouting)

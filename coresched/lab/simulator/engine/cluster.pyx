@@ -12,6 +12,7 @@ from coresched.lab.simulator.engine.heap cimport Event, EventHeap
 from coresched.lab.simulator.engine.routing cimport RequestRouter
 from coresched.lab.simulator.engine.worker cimport SimulatedWorker, WorkerHost
 
+from coresched.lab.simulator.environments.registry import coordinated, environment_queue
 from coresched.lab.simulator.outcome import Outcome
 
 cdef enum:
@@ -24,6 +25,7 @@ cdef class Cluster(WorkerHost):
     cdef Columns columns
     cdef Coordinator coordinator
     cdef RequestRouter router
+    cdef object environments  # the queue of an order in plain Python, or None
     cdef EventHeap heap
     cdef list workers
     cdef list sample_records
@@ -44,11 +46,12 @@ cdef class Cluster(WorkerHost):
         self.coordinator = Coordinator(
             settings.sample_concurrency,
             settings.environment_concurrency,
-            environment_policy=settings.environment_policy,
+            environment_policy=coordinated(settings.environment_policy),
             band_s=settings.band_s,
             bucket_s=settings.bucket_s,
         )
         self.router = RequestRouter(self.columns, settings, model.times)
+        self.environments = environment_queue(workload, settings, model.times)
         self.heap = EventHeap()
         self.worker_count = settings.workers
         self.turnaround_s = model.times.turnaround_s
@@ -174,21 +177,36 @@ cdef class Cluster(WorkerHost):
         self.coordinator.end_inference(record, t)
         if self.columns.environment_s[turn] >= 0:
             self.coordinator.queue_environment(record, t)
+            if self.environments is not None:
+                self.environments.ask(sample, turn)
             return self.dispatch(t)
         return self.next_turn(sample, t)
 
     cdef int dispatch(self, double t) except -1:
-        cdef Sample record = self.coordinator.next_dispatch(t)
+        cdef Sample record = self.next_job(t)
         cdef double duration
         while record is not None:
             duration = self.columns.environment_s[self.turn[record.index]]
             self.environment_s += duration
             self.heap.push(t + duration, ENVIRONMENT_END, record.index, 0)
-            record = self.coordinator.next_dispatch(t)
+            record = self.next_job(t)
         return 0
+
+    cdef Sample next_job(self, double t):
+        """The sample that gets a free environment slot, or None."""
+        cdef Sample record
+        if self.environments is None:
+            return self.coordinator.next_dispatch(t)
+        if not self.coordinator.can_dispatch():
+            return None
+        record = <Sample>self.sample_records[self.environments.take()]
+        self.coordinator.dispatch_one(record, t)
+        return record
 
     cdef int environment_end(self, int sample, double t) except -1:
         self.coordinator.end_environment(<Sample>self.sample_records[sample], t)
+        if self.environments is not None:
+            self.environments.ended(sample, self.turn[sample], self.columns.environment_s[self.turn[sample]])
         self.next_turn(sample, t)
         return self.dispatch(t)
 

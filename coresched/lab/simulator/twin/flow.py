@@ -4,6 +4,7 @@ import heapq
 from abc import ABC, abstractmethod
 
 from coresched.batch.coordinator import Coordinator
+from coresched.lab.simulator.environments.registry import coordinated, environment_queue
 from coresched.lab.simulator.model import StepTimes
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.settings import RunSettings
@@ -29,11 +30,12 @@ class SampleFlow(ABC):
         self.coordinator = Coordinator(
             settings.sample_concurrency,
             settings.environment_concurrency,
-            environment_policy=settings.environment_policy,
+            environment_policy=coordinated(settings.environment_policy),
             band_s=settings.band_s,
             bucket_s=settings.bucket_s,
         )
         self.router = self.router_class(workload, settings, times)
+        self.environments = environment_queue(workload, settings, times)
         self.heap: list[tuple[float, int, int, int, int]] = []
         self.sequence = 0
         self.index_of = {label: index for index, label in enumerate(workload.labels)}
@@ -94,19 +96,36 @@ class SampleFlow(ABC):
         self.coordinator.finish_inference(label, t)
         if self.workload.environment_s[turn] >= 0:
             self.coordinator.request_environment(label, t)
+            if self.environments is not None:
+                self.environments.ask(sample, turn)
             self._dispatch(t)
         else:
             self._advance(sample, t)
 
     def _dispatch(self, t: float) -> None:
-        for label in self.coordinator.dispatch(t):
-            sample = self.index_of[label]
+        for sample in self._granted(t):
             duration = self.workload.environment_s[self.turn[sample]]
             self.outcome.environment_s += duration
             self._push(t + duration, ENVIRONMENT_END, sample)
 
+    def _granted(self, t: float) -> list[int]:
+        """The samples that get the free environment slots."""
+        if self.environments is None:
+            return [self.index_of[label] for label in self.coordinator.dispatch(t)]
+        granted, most = [], self.settings.environment_concurrency
+        while self.coordinator.environment_queued and (
+            most is None or self.coordinator.environment_running < most
+        ):
+            sample = self.environments.take()
+            self.coordinator.dispatch_sample(self.workload.labels[sample], t)
+            granted.append(sample)
+        return granted
+
     def _environment_end(self, sample: int, t: float) -> None:
         self.coordinator.finish_environment(self.workload.labels[sample], t)
+        if self.environments is not None:
+            turn = self.turn[sample]
+            self.environments.ended(sample, turn, self.workload.environment_s[turn])
         self._advance(sample, t)
         self._dispatch(t)
 
