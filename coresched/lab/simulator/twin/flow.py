@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 
 from coresched.batch.coordinator import Coordinator
 from coresched.lab.simulator.environments.registry import coordinated, environment_queue
+from coresched.lab.simulator.expectations import expected_lengths
 from coresched.lab.simulator.model import StepTimes
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.settings import RunSettings
@@ -31,6 +32,7 @@ class SampleFlow(ABC):
             settings.sample_concurrency,
             settings.environment_concurrency,
             environment_policy=coordinated(settings.environment_policy),
+            admission_policy=settings.admission_policy,
             band_s=settings.band_s,
             bucket_s=settings.bucket_s,
         )
@@ -52,8 +54,9 @@ class SampleFlow(ABC):
 
     def _start(self) -> None:
         """Submit the batch and admit the first samples, at time 0."""
-        for label in self.workload.labels:
-            self.coordinator.submit(label, 0.0)
+        expected = expected_lengths(self.workload, self.settings, self.times)
+        for label, length in zip(self.workload.labels, expected, strict=True):
+            self.coordinator.submit(label, 0.0, length)
         self._admit(0.0)
 
     def _push(self, t: float, kind: int, subject: int, version: int = 0) -> None:
