@@ -26,6 +26,18 @@ POLICIES: Final = (
         "the longest by history first; without one, among the median",
         "LPT, Graham 1969",
     ),
+    Policy(
+        "admission",
+        "prefix-groups",
+        "who shares a prefix together, the groups that decode most per prefilled token first",
+        "BatchLLM, arXiv:2412.03594",
+    ),
+    Policy(
+        "admission",
+        "pause-resume",
+        "between turns, the smallest contexts wait while all exceed the KV pool",
+        "ThunderAgent, arXiv:2602.13692",
+    ),
     Policy("routing", "round-robin", "each worker in turn", "any router"),
     Policy(
         "routing",
@@ -107,7 +119,7 @@ POLICIES: Final = (
     Policy(
         "environment",
         "longest-remaining",
-        "of the trajectory with most to do: an oracle",
+        "of the trajectory with most expected to do",
         "LPT, Graham 1969",
     ),
 )

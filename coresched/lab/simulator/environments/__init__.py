@@ -1,1 +1,1 @@
-"""Orders of the environment queue, other projects' and oracles: each a small file with its rule and its source."""
+"""Orders of the environment queue, other projects' and oracles: a small file each, with rule and source."""

@@ -1,25 +1,34 @@
-"""The job first of the trajectory that has most to do, this job included."""
+"""First the job of the trajectory that has most to do, this job included."""
+
+from typing import Final
 
 from coresched.lab.simulator.environments.order import EnvironmentOrder, Jobs
+from coresched.lab.simulator.expectations import noise_factors, turns_alone_s
+
+LEAST_LEFT: Final = 0.05
+"""Of what a trajectory has done, what it is still expected to do once it is longer than expected."""
 
 
 class LongestRemaining(EnvironmentOrder):
-    """Longest processing time first (Graham 1969), on what is left of each trajectory: an oracle.
+    """Longest processing time first (Graham 1969), on what is left of each trajectory.
 
-    What is left is in seconds: the environment stages to come, and decoding the replies to come alone.
+    Lengths are seconds alone, stages and inference, as longest-expected-first admission expects them: known
+    but for `expectation_noise`, so an oracle at 0. What was done is known exactly.
     """
 
     def __init__(self, jobs: Jobs) -> None:
-        workload, times = jobs.workload, jobs.times
-        token_s = times.decode_step_s + times.decode_sequence_s
-        self._left_s = [0.0] * len(workload.environment_s)
+        workload = jobs.workload
+        factors = noise_factors(workload.samples, jobs.settings)
+        turns_s = turns_alone_s(workload, jobs.times)
+        self._left_s = [0.0] * len(turns_s)
         for sample in range(workload.samples):
             turns = range(workload.first_turn[sample], workload.first_turn[sample + 1])
-            left_s, reply_s = 0.0, 0.0
-            for turn in reversed(turns):
-                left_s += reply_s + max(workload.environment_s[turn], 0.0)
-                reply_s = workload.output_tokens[turn] * token_s
-                self._left_s[turn] = left_s
+            expected_s = factors[sample] * sum(turns_s[turn] for turn in turns)
+            before_s = 0.0
+            for turn in turns:
+                done_s = before_s + turns_s[turn] - max(workload.environment_s[turn], 0.0)
+                self._left_s[turn] = max(expected_s - done_s, LEAST_LEFT * done_s)
+                before_s += turns_s[turn]
 
     def key(self, sample: int, turn: int) -> float:
         return -self._left_s[turn]

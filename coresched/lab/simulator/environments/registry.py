@@ -24,6 +24,6 @@ def environment_queue(workload: Workload, settings: RunSettings, times: StepTime
     return None if order is None else EnvironmentQueue(order(Jobs(workload, settings, times)))
 
 
-def coordinated(policy: str) -> Literal["fcfs", "caas"]:
+def coordinated_environment(policy: str) -> Literal["fcfs", "caas"]:
     """The order that the coordinator is given: its own, or one that nobody asks it for."""
     return "caas" if policy == "caas" else "fcfs"

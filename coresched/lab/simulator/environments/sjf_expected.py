@@ -7,10 +7,11 @@ from coresched.lab.simulator.environments.order import EnvironmentOrder, Jobs
 
 
 class ShortestExpectedJobFirst(EnvironmentOrder):
-    """SJF by the median of the jobs that have ended in this run; the nearest that there are any of:
+    """SJF by a median of the jobs that have ended in this run.
 
-    the trajectory's own of the same kind, the trajectory's own, all of the same kind, all. Before any has ended,
-    0. The prediction by a median per tool is that of SAGA (arXiv:2605.00528), which retains caches by it.
+    Of the nearest that there are any of: the trajectory's own of the same kind, the trajectory's own, all of
+    the same kind, all. Before any has ended, 0. The median per tool is how SAGA (arXiv:2605.00528) predicts,
+    to retain caches by it.
     """
 
     def __init__(self, jobs: Jobs) -> None:
