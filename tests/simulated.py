@@ -96,7 +96,11 @@ def batches(draw: st.DrawFn) -> list[Trajectory]:
             output = draw(st.integers(1, 120))
             last = position == count - 1
             duration = draw(st.one_of(st.just(0.0), st.floats(0.0, 40.0)))
-            environment = Environment(duration_s=duration, response_tokens=draw(st.integers(0, 200)))
+            environment = Environment(
+                duration_s=duration,
+                response_tokens=draw(st.integers(0, 200)),
+                kind=draw(st.sampled_from([None, "bash", "web"])),
+            )
             turns.append(
                 Turn(
                     output_tokens=output,

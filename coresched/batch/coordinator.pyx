@@ -114,6 +114,13 @@ cdef class Coordinator(BatchSteps):
             sample = self.next_dispatch(moment)
         return granted
 
+    def dispatch_sample(self, sample, now):
+        """Grant a free environment slot to this queued sample, whatever its place: for who has an order of its own.
+
+        Raises ValueError when no slot is free.
+        """
+        self.dispatch_one(self._find(sample), check_finite(now, "now"))
+
     def finish_environment(self, sample, now):
         """The environment job is complete: its slot is free."""
         self.end_environment(self._find(sample), check_finite(now, "now"))

@@ -37,6 +37,8 @@ cdef class BatchSteps:
     cdef int queue_environment(self, Sample sample, double now) except -1
     cdef int queue_environment_since(self, Sample sample, double now, double since) except -1
     cdef Sample next_dispatch(self, double now)
+    cdef bint can_dispatch(self) noexcept
+    cdef int dispatch_one(self, Sample sample, double now) except -1
     cdef int end_environment(self, Sample sample, double now) except -1
     cdef int fail_environment(self, Sample sample, double now) except -1
     cdef int queue_resident(self, Sample sample, double now, double since) except -1
@@ -47,6 +49,7 @@ cdef class BatchSteps:
     cdef int remove(self, Sample sample, double now) except -1
     cdef int send_back(self, Sample sample, double now) except -1
 
+    cdef void _run(self, Sample sample, double now) noexcept
     cdef int _free(self, Sample sample, double now) except -1
     cdef int _check_time(self, double now) except -1
     cdef int _refuse(self, Sample sample, str asked, double now) except -1

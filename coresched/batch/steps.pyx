@@ -176,15 +176,34 @@ cdef class BatchSteps:
         cdef Sample sample
         self._check_time(now)
         self._now = now
-        if self.environment_queued == 0 or self.environment_running >= self._environment_slots:
+        if not self.can_dispatch():
             return None
         sample = <Sample>self._queue.pop()
+        self._run(sample, now)
+        return sample
+
+    cdef bint can_dispatch(self) noexcept:
+        return self.environment_queued > 0 and self.environment_running < self._environment_slots
+
+    cdef int dispatch_one(self, Sample sample, double now) except -1:
+        if sample.state == QUEUED and self.environment_running >= self._environment_slots:
+            self._check_time(now)
+            raise ValueError(
+                f"an environment slot must be free for {sample.name!r}, but {self.environment_running} of "
+                f"environment_concurrency={self._environment_slots} jobs run"
+            )
+        self._check(sample, QUEUED, "dispatch_sample", now)
+        self._queue.discard(sample)
+        self._run(sample, now)
+        return 0
+
+    cdef void _run(self, Sample sample, double now) noexcept:
+        """The environment job of a sample that has just left the queue."""
         sample.state = ENVIRONMENT
         sample.started_at = now
         sample.environment_queue_s += now - sample.requested_at
         self.environment_queued -= 1
         self.environment_running += 1
-        return sample
 
     cdef int end_environment(self, Sample sample, double now) except -1:
         self._check(sample, ENVIRONMENT, "finish_environment", now)

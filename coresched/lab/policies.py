@@ -26,6 +26,18 @@ POLICIES: Final = (
         "the longest by history first; without one, among the median",
         "LPT, Graham 1969",
     ),
+    Policy(
+        "admission",
+        "prefix-groups",
+        "who shares a prefix together, the groups that decode most per prefilled token first",
+        "BatchLLM, arXiv:2412.03594",
+    ),
+    Policy(
+        "admission",
+        "pause-resume",
+        "between turns, the smallest contexts wait while all exceed the KV pool",
+        "ThunderAgent, arXiv:2602.13692",
+    ),
     Policy("routing", "round-robin", "each worker in turn", "any router"),
     Policy(
         "routing",
@@ -90,8 +102,26 @@ POLICIES: Final = (
     Policy("worker", "lpm", "the longest cached prefix first, fcfs beyond 128 waiting", "SGLang"),
     Policy("worker", "dfs-weight", "along the prefix tree, the subtree with most waiting first", "SGLang"),
     Policy("worker", "routing-prefix", "labels served lately first, by cached prefix; then fcfs", PAPER),
-    Policy("environment", "fcfs", "in the order of request", "any executor"),
+    Policy(
+        "environment",
+        "fcfs",
+        "in the order of request",
+        "any executor; ARL-Tangram's, arXiv:2603.13019, for jobs that cannot use more slots",
+    ),
     Policy("environment", "caas", "by band of time, then most turns, then shortest inference", PAPER),
+    Policy("environment", "sjf", "the shortest first, known beforehand: an oracle", "Smith 1956"),
+    Policy(
+        "environment",
+        "sjf-expected",
+        "the shortest first, by the median of jobs like it so far",
+        "SAGA's prediction, arXiv:2605.00528",
+    ),
+    Policy(
+        "environment",
+        "longest-remaining",
+        "of the trajectory with most expected to do",
+        "LPT, Graham 1969",
+    ),
 )
 
 

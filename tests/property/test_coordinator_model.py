@@ -174,10 +174,29 @@ class CoordinatorMachine(RuleBasedStateMachine):
         assert self.batch.dispatch(self.now) == expected
         self.last = self.now
         for name in expected:
-            sample = self.samples[name]
-            sample.state = "environment"
-            sample.queued.append(self.now - sample.since)
-            sample.since = self.now
+            self.run_job(name)
+
+    def run_job(self, name: str) -> None:
+        sample = self.samples[name]
+        sample.state = "environment"
+        sample.queued.append(self.now - sample.since)
+        sample.since = self.now
+
+    @precondition(lambda self: self.samples)
+    @rule(data=st.data())
+    def dispatch_out_of_turn(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.samples)))
+        if self.samples[name].state != "queued":
+            with pytest.raises(TransitionError):
+                self.batch.dispatch_sample(name, self.now)
+        elif self.count({"environment"}) == self.c_e:
+            with pytest.raises(ValueError, match="an environment slot must be free"):
+                self.batch.dispatch_sample(name, self.now)
+        else:
+            self.batch.dispatch_sample(name, self.now)
+            self.last = self.now
+            assert self.queue.discard(name)
+            self.run_job(name)
 
     @rule()
     def grant_residents(self) -> None:

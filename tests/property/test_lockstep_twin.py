@@ -34,8 +34,8 @@ def test_lockstep_and_the_simulator_count_the_same(
     twin = TiesNoticed(*prepared)
     expected = twin.run()
     assume(not twin.tie)
-    workload, *_ = prepared
-    cluster = LockstepCluster(workload, run, times, SteppedTwins(*prepared))
+    workload, *_, memory = prepared
+    cluster = LockstepCluster(workload, run, times, SteppedTwins(*prepared), memory.kv_tokens)
     counted = cluster.run()
     # What the workers of a lockstep run do not say, or say later, which adds up in another order.
     assert counted.ttft_s == pytest.approx(expected.ttft_s, rel=1e-9)
@@ -50,4 +50,4 @@ def test_a_router_that_needs_first_tokens_is_refused(routing: Routing) -> None:
     model = load_worker_model(DEFAULT_MODEL)
     prepared = prepare(list(generate("swe", 2, seed=1)), run, model)
     with pytest.raises(InputError, match=f"routing is '{routing}', which decides by first tokens"):
-        LockstepCluster(prepared[0], run, model.times, SteppedTwins(*prepared))
+        LockstepCluster(prepared[0], run, model.times, SteppedTwins(*prepared), kv_tokens=1)

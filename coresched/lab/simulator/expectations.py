@@ -16,24 +16,32 @@ def expected_lengths(workload: Workload, settings: RunSettings, times: StepTimes
     """
     if settings.admission_policy != "longest-expected-first":
         return [None] * workload.samples
+    factors = noise_factors(workload.samples, settings)
+    return [length * factor for length, factor in zip(lengths_alone_s(workload, times), factors, strict=True)]
+
+
+def noise_factors(samples: int, settings: RunSettings) -> list[float]:
+    """By how much the expectation of each sample is off; 1 for one without noise."""
     draws = random.Random(f"expectations {settings.seed}")
-    return [
-        length * exp(settings.expectation_noise * draws.gauss(0.0, 1.0))
-        for length in lengths_alone_s(workload, times)
-    ]
+    return [exp(settings.expectation_noise * draws.gauss(0.0, 1.0)) for _ in range(samples)]
 
 
 def lengths_alone_s(workload: Workload, times: StepTimes) -> list[float]:
-    """Seconds of each sample with a worker and the environment to itself, but for attention to its context."""
+    """Seconds of each sample with a worker and environment to itself, but for attention to its context."""
+    turns_s, first = turns_alone_s(workload, times), workload.first_turn
+    return [sum(turns_s[first[sample] : first[sample + 1]]) for sample in range(workload.samples)]
+
+
+def turns_alone_s(workload: Workload, times: StepTimes) -> list[float]:
+    """The same of each turn with the stage after it."""
     step_s = times.decode_step_s + times.decode_sequence_s
     request_s = times.turnaround_s + times.prefill_batch_s + times.prefill_request_s
     lengths = []
     for sample in range(workload.samples):
-        length, cached = 0.0, 0
+        cached = 0
         for turn in range(workload.first_turn[sample], workload.first_turn[sample + 1]):
             new = workload.prompt_tokens[turn] - cached
-            length += request_s + times.prefill_token_s * new + step_s * workload.output_tokens[turn]
-            length += max(workload.environment_s[turn], 0.0)
+            length = request_s + times.prefill_token_s * new + step_s * workload.output_tokens[turn]
+            lengths.append(length + max(workload.environment_s[turn], 0.0))
             cached = workload.cached_tokens[turn]
-        lengths.append(length)
     return lengths

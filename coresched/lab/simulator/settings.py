@@ -25,8 +25,12 @@ PlainRouting = Literal[
 ]
 """Routers of `routers`, each in plain Python alone."""
 Routing = Literal[CompiledRouting, PlainRouting]
-EnvironmentPolicy = Literal["fcfs", "caas"]
-AdmissionPolicy = Literal["submission", "longest-expected-first"]
+PlainEnvironment = Literal["sjf", "sjf-expected", "longest-remaining"]
+"""Orders of `environments`, each in plain Python alone."""
+EnvironmentPolicy = Literal["fcfs", "caas", PlainEnvironment]
+PlainAdmission = Literal["prefix-groups", "pause-resume"]
+"""Orders and gates of `admissions`, each in plain Python alone."""
+AdmissionPolicy = Literal["submission", "longest-expected-first", PlainAdmission]
 
 WORKER_POLICIES: Final[tuple[WorkerPolicy, ...]] = get_args(WorkerPolicy)
 COMPILED_ROUTERS: Final[tuple[CompiledRouting, ...]] = get_args(CompiledRouting)
@@ -63,10 +67,10 @@ class RunSettings:
     Counts are C_S (``sample_concurrency``), C_E (``environment_concurrency``, None for no cap), W
     (``workers``) and C_A (``label_capacity``); ``state_ratio`` is r, ``load_bound`` is alpha of LBCH and of
     the routers with a bound of that kind, ``band_s`` and ``bucket_s`` are B and D_I of CAAS.
-    ``expectation_noise`` is for longest-expected-first: the sigma of the lognormal factor between a sample's
-    length and what is expected of it, 0 for perfect knowledge. ``seed`` 0 keeps the submission order and the
-    labels of the trace; any other seed shuffles the order and places the labels elsewhere on the hash ring.
-    Raises InputError naming the field, the value and the fix.
+    ``expectation_noise`` is for longest-expected-first, longest-remaining and prefix-groups: the sigma of the
+    lognormal factor between a sample's length and what is expected of it, 0 for perfect knowledge.
+    ``seed`` 0 keeps the submission order and the labels of the trace; any other seed shuffles the order and
+    places the labels elsewhere on the hash ring. Raises InputError naming the field, the value and the fix.
     """
 
     name: str

@@ -10,6 +10,7 @@ from coresched.errors import InputError
 from coresched.trajectory.schema import Trajectory
 
 NO_ENVIRONMENT = -1.0
+NO_KIND = -1
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -53,6 +54,8 @@ class Workload:
     """What the worker can still use of this turn's prompt and reply in the next one."""
     environment_s: "array[float]"
     """Duration of the environment stage after each turn; NO_ENVIRONMENT where there is none."""
+    environment_kind: "array[int]"
+    """Stages of one kind have one number; NO_KIND where none was recorded."""
     group: "array[int]"
     """Trajectories of one group share the first ``shared_tokens`` of their prompts."""
     shared_tokens: "array[int]"
@@ -93,7 +96,8 @@ def build_workload(
         raise InputError("there is no trajectory to simulate; give at least one")
     first_turn, prompt, output = array("q", [0]), array("q"), array("q")
     cached, group, shared = array("q"), array("q"), array("q")
-    environment = array("d")
+    environment, kind = array("d"), array("q")
+    kind_of: dict[str, int] = {}
     group_of: dict[tuple[str | None, int], int] = {}
     for trajectory in order:
         shared_tokens = trajectory.shared_prefix_tokens // page_tokens * page_tokens
@@ -111,8 +115,10 @@ def build_workload(
             cached.append(
                 prompt_tokens + turn.output_tokens if turn.kept == turn.output_tokens else prompt_tokens
             )
-            duration = NO_ENVIRONMENT
+            duration, kind_number = NO_ENVIRONMENT, NO_KIND
             if turn.env is not None:
+                if turn.env.kind is not None:
+                    kind_number = kind_of.setdefault(turn.env.kind, len(kind_of))
                 recorded = turn.env.duration_s if turn.env.duration_s is not None else absent_environment_s
                 if recorded is None:
                     raise InputError(
@@ -121,8 +127,9 @@ def build_workload(
                     )
                 duration = recorded
             environment.append(duration)
+            kind.append(kind_number)
         first_turn.append(len(prompt))
         shared.append(shared_tokens)
         group.append(group_of.setdefault((trajectory.group, shared_tokens), len(group_of)))
     labels = [f"{seed}:{trajectory.id}" if seed else trajectory.id for trajectory in order]
-    return Workload(labels, first_turn, prompt, output, cached, environment, group, shared)
+    return Workload(labels, first_turn, prompt, output, cached, environment, kind, group, shared)

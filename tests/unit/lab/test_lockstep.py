@@ -64,7 +64,7 @@ def test_no_worker_is_advanced_past_an_arrival_and_workers_go_together() -> None
     workload = build_workload(BATCH, page_tokens=MODEL.page_tokens)
     workers = Watched(workload, run, MODEL, split_memory(MODEL, run.state_ratio))
     workers.note()
-    LockstepCluster(workload, run, MODEL.times, workers).run()
+    LockstepCluster(workload, run, MODEL.times, workers, kv_tokens=1).run()
     assert len(workers.arrivals) == 18
     assert max(together for together, _ in workers.windows) == 3
 

@@ -12,11 +12,13 @@ from coresched.lab.simulator.engine.heap cimport Event, EventHeap
 from coresched.lab.simulator.engine.routing cimport RequestRouter
 from coresched.lab.simulator.engine.worker cimport SimulatedWorker, WorkerHost
 
+from coresched.lab.simulator.admissions.registry import coordinated_admission, submission, turn_gate
+from coresched.lab.simulator.environments.registry import coordinated_environment, environment_queue
 from coresched.lab.simulator.expectations import expected_lengths
 from coresched.lab.simulator.outcome import Outcome
 
 cdef enum:
-    WAKE, ARRIVE, ENVIRONMENT_END
+    WAKE, ARRIVE, ENVIRONMENT_END, GATE_CHECK
 
 
 cdef class Cluster(WorkerHost):
@@ -25,6 +27,9 @@ cdef class Cluster(WorkerHost):
     cdef Columns columns
     cdef Coordinator coordinator
     cdef RequestRouter router
+    cdef object environments  # the queue of an order in plain Python, or None
+    cdef object gate          # what turns must pass, or None
+    cdef double gate_interval_s
     cdef EventHeap heap
     cdef list workers
     cdef list sample_records
@@ -45,12 +50,14 @@ cdef class Cluster(WorkerHost):
         self.coordinator = Coordinator(
             settings.sample_concurrency,
             settings.environment_concurrency,
-            environment_policy=settings.environment_policy,
-            admission_policy=settings.admission_policy,
+            environment_policy=coordinated_environment(settings.environment_policy),
+            admission_policy=coordinated_admission(settings.admission_policy),
             band_s=settings.band_s,
             bucket_s=settings.bucket_s,
         )
         self.router = RequestRouter(self.columns, settings, model.times)
+        self.environments = environment_queue(workload, settings, model.times)
+        self.gate = turn_gate(workload, settings, memory.kv_tokens)
         self.heap = EventHeap()
         self.worker_count = settings.workers
         self.turnaround_s = model.times.turnaround_s
@@ -63,12 +70,15 @@ cdef class Cluster(WorkerHost):
         self.worker_of.assign(self.columns.samples, -1)
         self.arrived_s.assign(self.columns.samples, 0.0)
         self.first_token_s.assign(self.columns.samples, 0.0)
-        self.sample_records = []
+        self.sample_records = [None] * self.columns.samples
         expected = expected_lengths(workload, settings, model.times)
-        for sample in range(self.columns.samples):
+        for sample in submission(workload, settings):
             record = self.coordinator.enroll(self.columns.labels[sample], 0.0, expected[sample])
             record.index = sample
-            self.sample_records.append(record)
+            self.sample_records[sample] = record
+        if self.gate is not None:
+            self.gate_interval_s = self.gate.interval_s
+            self.heap.push(self.gate_interval_s, GATE_CHECK, 0, 0)
         self.admit(0.0)
 
     @property
@@ -94,6 +104,9 @@ cdef class Cluster(WorkerHost):
             elif event.kind == ARRIVE:
                 self.events += 1
                 self.arrive(event.subject, event.t)
+            elif event.kind == GATE_CHECK:
+                self.events += 1
+                self.gate_check(event.t)
             else:
                 self.events += 1
                 self.environment_end(event.subject, event.t)
@@ -138,6 +151,18 @@ cdef class Cluster(WorkerHost):
         return 0
 
     cdef int send(self, int sample, double t) except -1:
+        if self.gate is None or self.gate.ask(sample, self.columns.prompt[self.turn[sample]], t):
+            return self.pass_gate(sample, t)
+        return 0
+
+    cdef int gate_check(self, double t) except -1:
+        for sample in self.gate.check(t):
+            self.pass_gate(sample, t)
+        if <int>self.completed_s.size() < self.columns.samples:
+            self.heap.push(t + self.gate_interval_s, GATE_CHECK, 0, 0)
+        return 0
+
+    cdef int pass_gate(self, int sample, double t) except -1:
         cdef long long prompt = self.columns.prompt[self.turn[sample]]
         self.heap.push(t + self.turnaround_s + self.turnaround_token_s * prompt, ARRIVE, sample, 0)
         return 0
@@ -153,6 +178,8 @@ cdef class Cluster(WorkerHost):
         self.worker_of[sample] = worker
         self.arrived_s[sample] = t
         self.log_load(t, worker, 1)
+        if self.gate is not None:
+            self.gate.placed(sample, worker)
         return (<SimulatedWorker>self.workers[worker]).enqueue(sample, turn, t)
 
     cdef int wake_at(self, int worker, double t, long long version) except -1:
@@ -175,23 +202,40 @@ cdef class Cluster(WorkerHost):
         self.log_load(t, worker, -1)
         self.decode_s += t - self.first_token_s[sample]
         self.coordinator.end_inference(record, t)
+        if self.gate is not None:
+            self.gate.ended(sample, self.columns.prompt[turn] + self.columns.output[turn])
         if self.columns.environment_s[turn] >= 0:
             self.coordinator.queue_environment(record, t)
+            if self.environments is not None:
+                self.environments.ask(sample, turn)
             return self.dispatch(t)
         return self.next_turn(sample, t)
 
     cdef int dispatch(self, double t) except -1:
-        cdef Sample record = self.coordinator.next_dispatch(t)
+        cdef Sample record = self.next_job(t)
         cdef double duration
         while record is not None:
             duration = self.columns.environment_s[self.turn[record.index]]
             self.environment_s += duration
             self.heap.push(t + duration, ENVIRONMENT_END, record.index, 0)
-            record = self.coordinator.next_dispatch(t)
+            record = self.next_job(t)
         return 0
+
+    cdef Sample next_job(self, double t):
+        """The sample that gets a free environment slot, or None."""
+        cdef Sample record
+        if self.environments is None:
+            return self.coordinator.next_dispatch(t)
+        if not self.coordinator.can_dispatch():
+            return None
+        record = <Sample>self.sample_records[self.environments.take()]
+        self.coordinator.dispatch_one(record, t)
+        return record
 
     cdef int environment_end(self, int sample, double t) except -1:
         self.coordinator.end_environment(<Sample>self.sample_records[sample], t)
+        if self.environments is not None:
+            self.environments.ended(sample, self.turn[sample], self.columns.environment_s[self.turn[sample]])
         self.next_turn(sample, t)
         return self.dispatch(t)
 
@@ -200,6 +244,8 @@ cdef class Cluster(WorkerHost):
         if self.turn[sample] < self.columns.first_turn[sample + 1]:
             return self.send(sample, t)
         self.router.finished(sample)
+        if self.gate is not None:
+            self.gate.finished(sample)
         self.coordinator.complete(<Sample>self.sample_records[sample], t)
         self.completed_s.push_back(t)
         return self.admit(t)

@@ -11,12 +11,12 @@ from coresched.lab.simulator.model import StepTimes
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.routers.registry import ROUTERS_BY_FIRST_TOKENS
 from coresched.lab.simulator.settings import RunSettings
-from coresched.lab.simulator.twin.flow import ARRIVE, SampleFlow
+from coresched.lab.simulator.twin.flow import ARRIVE, GATE_CHECK, SampleFlow
 from coresched.lab.simulator.twin.routing import RequestRouter, Ring
 from coresched.lab.simulator.workload import Workload
 
-Queue = list[tuple[float, int, int]]
-"""A heap of (time, sequence number, sample)."""
+Queue = list[tuple[float, int, int, int]]
+"""A heap of (time, sequence number, what happens, sample)."""
 
 
 def compiled_ring(workers: Iterable[str], load_bound: float) -> Ring:
@@ -32,25 +32,30 @@ class CompiledRouter(RequestRouter):
 class LockstepCluster(SampleFlow):
     """Runs one batch to its end. ``run()`` may be called once.
 
-    A turn reaches a worker at least the turnaround D after what made it possible: the end of another turn, or
-    of an environment stage. So with E the earliest time at which a busy worker can finish a turn, A the next
-    arrival and S the end of the next environment stage, nothing reaches any worker before
-    min(A, S + D, E + D), and all workers are advanced up to there together. Then what happened till then is
-    carried out in the order of time; at the same time first what finished, by worker, then the rest in the
-    order in which it was planned.
+    A turn reaches a worker at least the turnaround D after what made it possible: the end of another turn or
+    of an environment stage, or a check of the gate. So with E the earliest time at which a busy worker can
+    finish a turn, A the next arrival and S the end of the next environment stage or the next check, nothing
+    reaches any worker before min(A, S + D, E + D), and all workers are advanced up to there together. Then
+    what happened till then is carried out in the order of time; at the same time first what finished, by
+    worker, then the rest in the order in which it was planned.
     """
 
     router_class = CompiledRouter
 
     def __init__(
-        self, workload: Workload, settings: RunSettings, times: StepTimes, workers: SteppedWorkers
+        self,
+        workload: Workload,
+        settings: RunSettings,
+        times: StepTimes,
+        workers: SteppedWorkers,
+        kv_tokens: int,
     ) -> None:
         if settings.routing in ROUTERS_BY_FIRST_TOKENS:
             raise InputError(
                 f"routing is {settings.routing!r}, which decides by first tokens; workers that are engines "
                 "tell them at the end of a turn only, so take another router"
             )
-        super().__init__(workload, settings, times)
+        super().__init__(workload, settings, times, kv_tokens)
         self.workers = workers
         self.all_workers = range(settings.workers)
         self.arrivals: Queue = []
@@ -65,7 +70,7 @@ class LockstepCluster(SampleFlow):
 
     def _push(self, t: float, kind: int, subject: int, version: int = 0) -> None:
         self.sequence += 1
-        heapq.heappush(self.arrivals if kind == ARRIVE else self.stages, (t, self.sequence, subject))
+        heapq.heappush(self.arrivals if kind == ARRIVE else self.stages, (t, self.sequence, kind, subject))
 
     def run(self, progress: Callable[[int], None] | None = None) -> Outcome:
         """``progress(completed samples)`` is called whenever the number has changed."""
@@ -107,16 +112,18 @@ class LockstepCluster(SampleFlow):
         self._carry_out_planned(until, including=True)
 
     def _carry_out_planned(self, until: float, *, including: bool) -> None:
-        """Ends of environment stages, and arrivals, before ``until`` or up to it."""
+        """Ends of environment stages, checks and arrivals, before ``until`` or up to it."""
         while True:
             queues = [queue for queue in (self.arrivals, self.stages) if queue]
             first = min(queues, key=lambda queue: queue[0][:2], default=None)
             if first is None or first[0][0] > until or (first[0][0] == until and not including):
                 return
-            t, _, sample = heapq.heappop(first)
+            t, _, kind, sample = heapq.heappop(first)
             self.outcome.events += 1
-            if first is self.arrivals:
+            if kind == ARRIVE:
                 self._arrive(sample, t)
+            elif kind == GATE_CHECK:
+                self._gate_check(t)
             else:
                 self._environment_end(sample, t)
 

@@ -7,6 +7,7 @@ from coresched.lab.metrics import measure
 from coresched.lab.simulator.lockstep.cluster import LockstepCluster
 from coresched.lab.simulator.lockstep.turns import measure_turns
 from coresched.lab.simulator.lockstep.workers import Deployment
+from coresched.lab.simulator.memory import split_memory
 from coresched.lab.simulator.run import SimulatedRun, check_run
 from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.workload import build_workload, submission_order
@@ -33,8 +34,9 @@ def simulate_in_lockstep(
         seed=settings.seed,
         absent_environment_s=absent_environment_s,
     )
+    kv_tokens = split_memory(model, settings.state_ratio).kv_tokens
     with deployment.workers(submission_order(batch, settings.seed), workload, settings) as workers:
-        cluster = LockstepCluster(workload, settings, model.times, workers)
+        cluster = LockstepCluster(workload, settings, model.times, workers, kv_tokens)
         outcome = cluster.run(progress)
     bounds = lower_bounds(
         workload,

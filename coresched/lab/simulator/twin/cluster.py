@@ -6,7 +6,7 @@ from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.settings import RunSettings
-from coresched.lab.simulator.twin.flow import ARRIVE, WAKE, SampleFlow
+from coresched.lab.simulator.twin.flow import ARRIVE, GATE_CHECK, WAKE, SampleFlow
 from coresched.lab.simulator.twin.worker import SimulatedWorker
 from coresched.lab.simulator.workload import Workload
 
@@ -17,7 +17,7 @@ class Cluster(SampleFlow):
     worker_class = SimulatedWorker
 
     def __init__(self, workload: Workload, settings: RunSettings, model: WorkerModel, memory: Memory) -> None:
-        super().__init__(workload, settings, model.times)
+        super().__init__(workload, settings, model.times, memory.kv_tokens)
         self.workers = [self._worker(index, model, memory) for index in range(settings.workers)]
 
     def _worker(self, index: int, model: WorkerModel, memory: Memory) -> SimulatedWorker:
@@ -48,6 +48,9 @@ class Cluster(SampleFlow):
             elif kind == ARRIVE:
                 outcome.events += 1
                 self._arrive(subject, t)
+            elif kind == GATE_CHECK:
+                outcome.events += 1
+                self._gate_check(t)
             else:
                 outcome.events += 1
                 self._environment_end(subject, t)

@@ -4,6 +4,8 @@ import heapq
 from abc import ABC, abstractmethod
 
 from coresched.batch.coordinator import Coordinator
+from coresched.lab.simulator.admissions.registry import coordinated_admission, submission, turn_gate
+from coresched.lab.simulator.environments.registry import coordinated_environment, environment_queue
 from coresched.lab.simulator.expectations import expected_lengths
 from coresched.lab.simulator.model import StepTimes
 from coresched.lab.simulator.outcome import Outcome
@@ -11,7 +13,7 @@ from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.twin.routing import RequestRouter
 from coresched.lab.simulator.workload import Workload
 
-WAKE, ARRIVE, ENVIRONMENT_END = range(3)
+WAKE, ARRIVE, ENVIRONMENT_END, GATE_CHECK = range(4)
 
 
 class SampleFlow(ABC):
@@ -23,19 +25,21 @@ class SampleFlow(ABC):
 
     router_class = RequestRouter
 
-    def __init__(self, workload: Workload, settings: RunSettings, times: StepTimes) -> None:
+    def __init__(self, workload: Workload, settings: RunSettings, times: StepTimes, kv_tokens: int) -> None:
         self.workload = workload
         self.settings = settings
         self.times = times
         self.coordinator = Coordinator(
             settings.sample_concurrency,
             settings.environment_concurrency,
-            environment_policy=settings.environment_policy,
-            admission_policy=settings.admission_policy,
+            environment_policy=coordinated_environment(settings.environment_policy),
+            admission_policy=coordinated_admission(settings.admission_policy),
             band_s=settings.band_s,
             bucket_s=settings.bucket_s,
         )
         self.router = self.router_class(workload, settings, times)
+        self.environments = environment_queue(workload, settings, times)
+        self.gate = turn_gate(workload, settings, kv_tokens)
         self.heap: list[tuple[float, int, int, int, int]] = []
         self.sequence = 0
         self.index_of = {label: index for index, label in enumerate(workload.labels)}
@@ -53,8 +57,10 @@ class SampleFlow(ABC):
     def _start(self) -> None:
         """Submit the batch and admit the first samples, at time 0."""
         expected = expected_lengths(self.workload, self.settings, self.times)
-        for label, length in zip(self.workload.labels, expected, strict=True):
-            self.coordinator.submit(label, 0.0, length)
+        for sample in submission(self.workload, self.settings):
+            self.coordinator.submit(self.workload.labels[sample], 0.0, expected[sample])
+        if self.gate is not None:
+            self._push(self.gate.interval_s, GATE_CHECK, 0)
         self._admit(0.0)
 
     def _push(self, t: float, kind: int, subject: int, version: int = 0) -> None:
@@ -66,6 +72,18 @@ class SampleFlow(ABC):
             self._send(self.index_of[label], t)
 
     def _send(self, sample: int, t: float) -> None:
+        prompt = self.workload.prompt_tokens[self.turn[sample]]
+        if self.gate is None or self.gate.ask(sample, prompt, t):
+            self._pass_gate(sample, t)
+
+    def _gate_check(self, t: float) -> None:
+        assert self.gate is not None
+        for sample in self.gate.check(t):
+            self._pass_gate(sample, t)
+        if len(self.outcome.completed_s) < self.workload.samples:
+            self._push(t + self.gate.interval_s, GATE_CHECK, 0)
+
+    def _pass_gate(self, sample: int, t: float) -> None:
         prompt = self.workload.prompt_tokens[self.turn[sample]]
         self._push(t + self.times.turnaround_s + self.times.turnaround_token_s * prompt, ARRIVE, sample)
 
@@ -79,6 +97,8 @@ class SampleFlow(ABC):
         self.worker_of[sample] = worker
         self.arrived_s[sample] = t
         self._log_load(t, worker, 1)
+        if self.gate is not None:
+            self.gate.placed(sample, worker)
         self._enqueue(worker, sample, turn, t)
 
     def _first_token(self, sample: int, t: float) -> None:
@@ -95,21 +115,40 @@ class SampleFlow(ABC):
         self._log_load(t, worker, -1)
         self.outcome.decode_s += t - self.first_token_s[sample]
         self.coordinator.finish_inference(label, t)
+        if self.gate is not None:
+            self.gate.ended(sample, self.workload.prompt_tokens[turn] + self.workload.output_tokens[turn])
         if self.workload.environment_s[turn] >= 0:
             self.coordinator.request_environment(label, t)
+            if self.environments is not None:
+                self.environments.ask(sample, turn)
             self._dispatch(t)
         else:
             self._advance(sample, t)
 
     def _dispatch(self, t: float) -> None:
-        for label in self.coordinator.dispatch(t):
-            sample = self.index_of[label]
+        for sample in self._granted(t):
             duration = self.workload.environment_s[self.turn[sample]]
             self.outcome.environment_s += duration
             self._push(t + duration, ENVIRONMENT_END, sample)
 
+    def _granted(self, t: float) -> list[int]:
+        """The samples that get the free environment slots."""
+        if self.environments is None:
+            return [self.index_of[label] for label in self.coordinator.dispatch(t)]
+        granted, most = [], self.settings.environment_concurrency
+        while self.coordinator.environment_queued and (
+            most is None or self.coordinator.environment_running < most
+        ):
+            sample = self.environments.take()
+            self.coordinator.dispatch_sample(self.workload.labels[sample], t)
+            granted.append(sample)
+        return granted
+
     def _environment_end(self, sample: int, t: float) -> None:
         self.coordinator.finish_environment(self.workload.labels[sample], t)
+        if self.environments is not None:
+            turn = self.turn[sample]
+            self.environments.ended(sample, turn, self.workload.environment_s[turn])
         self._advance(sample, t)
         self._dispatch(t)
 
@@ -119,6 +158,8 @@ class SampleFlow(ABC):
             self._send(sample, t)
         else:
             self.router.finished(sample)
+            if self.gate is not None:
+                self.gate.finished(sample)
             self.coordinator.finish(self.workload.labels[sample], t)
             self.outcome.completed_s.append(t)
             self._admit(t)
