@@ -34,6 +34,7 @@ cdef class Cluster(WorkerHost):
     cdef list workers
     cdef list sample_records
     cdef int worker_count
+    cdef bint release_finished
     cdef double turnaround_s, turnaround_token_s
     cdef vector[long long] turn
     cdef vector[int] worker_of
@@ -60,6 +61,7 @@ cdef class Cluster(WorkerHost):
         self.gate = turn_gate(workload, settings, memory.kv_tokens)
         self.heap = EventHeap()
         self.worker_count = settings.workers
+        self.release_finished = settings.release_finished
         self.turnaround_s = model.times.turnaround_s
         self.turnaround_token_s = model.times.turnaround_token_s
         self.workers = [
@@ -246,6 +248,9 @@ cdef class Cluster(WorkerHost):
         self.router.finished(sample)
         if self.gate is not None:
             self.gate.finished(sample)
+        if self.release_finished:
+            for worker in self.workers:
+                (<SimulatedWorker>worker).release(sample)
         self.coordinator.complete(<Sample>self.sample_records[sample], t)
         self.completed_s.push_back(t)
         return self.admit(t)
