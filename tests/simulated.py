@@ -12,7 +12,7 @@ from coresched.lab.simulator.engine.cluster import Cluster
 from coresched.lab.simulator.memory import Memory, require_fit, split_memory
 from coresched.lab.simulator.model import StepTimes, WorkerModel, load_worker_model
 from coresched.lab.simulator.outcome import Outcome
-from coresched.lab.simulator.settings import ENVIRONMENT_POLICIES, ROUTERS, WORKER_POLICIES, RunSettings
+from coresched.lab.simulator.settings import ENVIRONMENT_POLICIES, ORDERS, ROUTERS, RunSettings
 from coresched.lab.simulator.workload import Workload, build_workload
 from coresched.trajectory.schema import Environment, Trajectory, Turn
 
@@ -142,7 +142,7 @@ def runs(draw: st.DrawFn) -> RunSettings:
         environment_concurrency=draw(st.one_of(st.none(), st.integers(1, 4))),
         state_ratio=draw(st.floats(0.3, 1.5)),
         label_capacity=draw(st.integers(1, 8)),
-        worker_policy=draw(st.sampled_from(WORKER_POLICIES)),
+        worker_policy=draw(st.sampled_from(ORDERS)),
         routing=draw(st.sampled_from(ROUTERS)),
         environment_policy=draw(st.sampled_from(ENVIRONMENT_POLICIES)),
         load_bound=draw(st.sampled_from([1.0, 1.25, 2.0])),

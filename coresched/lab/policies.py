@@ -83,6 +83,22 @@ POLICIES: Final = (
     Policy("worker", "lpm", "the longest cached prefix first, fcfs beyond 128 waiting", "SGLang"),
     Policy("worker", "dfs-weight", "along the prefix tree, the subtree with most waiting first", "SGLang"),
     Policy("worker", "routing-prefix", "labels served lately first, by cached prefix; then fcfs", PAPER),
+    Policy("worker", "hrrn", "most tokens computed since arrival per token still to prefill", "SGLang"),
+    Policy("worker", "shortest-prefill-first", "the fewest tokens still to prefill", "SGLang"),
+    Policy("worker", "routing-key", "labels that run, the most often first, then by label", "SGLang"),
+    Policy(
+        "worker",
+        "plas",
+        "trajectories least served first, in bands; who waited 8 times that goes to the first",
+        "arXiv:2502.13965",
+    ),
+    Policy(
+        "worker",
+        "peek",
+        "cached, then the first of prompts that begin alike, then its group; some by arrival",
+        "arXiv:2607.02525",
+    ),
+    Policy("worker", "program-fcfs", "trajectories in the order of their first turn", "arXiv:2511.02230"),
     Policy("environment", "fcfs", "in the order of request", "any executor"),
     Policy("environment", "caas", "by band of time, then most turns, then shortest inference", PAPER),
 )
