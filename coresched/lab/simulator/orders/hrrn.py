@@ -12,7 +12,7 @@ class HighestResponseRatio(Order):
     ``1 + wait / prefill time`` of the classic rule, with the wait counted in the tokens of prefill batches
     since the arrival: ``(now - at arrival) / (prompt - hit)``, the highest first. Cold prompts that begin
     like one before them go last. Every request is asked in every pass, up to 128 waiting; beyond these the
-    queue is left as it is. Simplified: equal ratios keep their order (SGLang's: that of random ids).
+    queue is left as it is. Simplified: ties keep their order (SGLang's: that of random ids).
     """
 
     def __init__(self) -> None:
@@ -37,8 +37,10 @@ class HighestResponseRatio(Order):
         put_off = followers(waiting, hits)
 
         def key(request: Request) -> tuple[bool, float]:
+            if request in put_off:
+                return True, 0.0
             # A hit spares at most all but the last token, so there is one to compute.
             uncached = request.prompt_tokens - hits[request]
-            return request in put_off, -(self._tokens - self._at_arrival[request]) / uncached
+            return False, -(self._tokens - self._at_arrival[request]) / uncached
 
         return sorted(waiting, key=key)
