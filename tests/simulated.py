@@ -15,8 +15,8 @@ from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.settings import (
     ADMISSION_POLICIES,
     ENVIRONMENT_POLICIES,
+    ORDERS,
     ROUTERS,
-    WORKER_POLICIES,
     RunSettings,
 )
 from coresched.lab.simulator.workload import Workload, build_workload
@@ -152,7 +152,7 @@ def runs(draw: st.DrawFn) -> RunSettings:
         environment_concurrency=draw(st.one_of(st.none(), st.integers(1, 4))),
         state_ratio=draw(st.floats(0.3, 1.5)),
         label_capacity=draw(st.integers(1, 8)),
-        worker_policy=draw(st.sampled_from(WORKER_POLICIES)),
+        worker_policy=draw(st.sampled_from(ORDERS)),
         routing=draw(st.sampled_from(ROUTERS)),
         environment_policy=draw(st.sampled_from(ENVIRONMENT_POLICIES)),
         admission_policy=draw(st.sampled_from(ADMISSION_POLICIES)),

@@ -109,6 +109,22 @@ POLICIES: Final = (
         "ours",
     ),
     Policy("worker", "routing-residency-unguarded", "cached trajectories first, whom that may evict", "ours"),
+    Policy("worker", "hrrn", "most tokens computed since arrival per token still to prefill", "SGLang"),
+    Policy("worker", "shortest-prefill-first", "the fewest tokens still to prefill", "SGLang"),
+    Policy("worker", "routing-key", "labels that run, the most often first, then by label", "SGLang"),
+    Policy(
+        "worker",
+        "plas",
+        "trajectories least served first, in bands; who waited 8 times that goes to the first",
+        "arXiv:2502.13965",
+    ),
+    Policy(
+        "worker",
+        "peek",
+        "cached, then the first of prompts that begin alike, then its group; some by arrival",
+        "arXiv:2607.02525",
+    ),
+    Policy("worker", "program-fcfs", "trajectories in the order of their first turn", "arXiv:2511.02230"),
     Policy(
         "environment",
         "fcfs",

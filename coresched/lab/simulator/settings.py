@@ -10,6 +10,8 @@ from coresched.errors import InputError
 WorkerPolicy = Literal[
     "fcfs", "lpm", "dfs-weight", "routing-prefix", "routing-residency", "routing-residency-unguarded"
 ]
+PlainOrder = Literal["hrrn", "shortest-prefill-first", "routing-key", "plas", "peek", "program-fcfs"]
+"""Orders of `orders`, each in plain Python alone."""
 CompiledRouting = Literal["round-robin", "cache-aware", "consistent-hash", "lbch"]
 """Routers with a twin in plain Python."""
 PlainRouting = Literal[
@@ -37,6 +39,8 @@ AdmissionPolicy = Literal["submission", "longest-expected-first", PlainAdmission
 WORKER_POLICIES: Final[tuple[WorkerPolicy, ...]] = get_args(WorkerPolicy)
 RESIDENCY_POLICIES: Final = ("routing-residency", "routing-residency-unguarded")
 """The worker policies that follow what the cache holds."""
+ORDERS: Final[tuple[WorkerPolicy | PlainOrder, ...]] = (*WORKER_POLICIES, *get_args(PlainOrder))
+"""Every worker policy of the simulator; `coresched worker` has WORKER_POLICIES."""
 COMPILED_ROUTERS: Final[tuple[CompiledRouting, ...]] = get_args(CompiledRouting)
 ROUTERS: Final[tuple[Routing, ...]] = get_args(Routing)
 LOAD_BOUNDED: Final = ("lbch", "prefix-hash", "prefix-hash-strict", "bounded-ring", "sticky-bounded")
@@ -97,7 +101,7 @@ class RunSettings:
     release_finished: bool = False
     seed: int = 0
 
-    worker_policies: ClassVar[Sequence[str] | None] = WORKER_POLICIES
+    worker_policies: ClassVar[Sequence[str] | None] = ORDERS
     """What ``worker_policy`` may be; None: the workers themselves know."""
 
     def __post_init__(self) -> None:

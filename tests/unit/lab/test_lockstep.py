@@ -114,8 +114,8 @@ def test_tables_and_report_have_what_the_workers_tell() -> None:
 
 
 def test_an_engines_policy_names_are_its_own_and_the_models_are_checked() -> None:
-    assert EngineSettings("e", 1, 1, None, 1.0, 1, worker_policy="hrrn").worker_policy == "hrrn"
-    with pytest.raises(InputError, match="worker_policy is 'hrrn'; it must be one of fcfs, lpm"):
-        settings(worker_policy="hrrn")
+    assert EngineSettings("e", 1, 1, None, 1.0, 1, worker_policy="lof").worker_policy == "lof"
+    with pytest.raises(InputError, match="worker_policy is 'lof'; it must be one of fcfs, lpm"):
+        settings(worker_policy="lof")
     with pytest.raises(InputError, match="workers is 0"):
         EngineSettings("e", 0, 1, None, 1.0, 1)

@@ -14,8 +14,8 @@ from coresched.lab.simulator.routers.router import Fleet, Router
 from coresched.lab.simulator.settings import (
     COMPILED_ROUTERS,
     ENVIRONMENT_POLICIES,
+    ORDERS,
     ROUTERS,
-    WORKER_POLICIES,
     PlainRouting,
 )
 from coresched.trajectory.schema import Trajectory
@@ -54,7 +54,7 @@ def test_every_router_is_made_and_every_policy_explained() -> None:
     assert tuple(PLAIN_ROUTERS) == get_args(PlainRouting)
     for kind, names in (
         ("routing", ROUTERS),
-        ("worker", WORKER_POLICIES),
+        ("worker", ORDERS),
         ("environment", ENVIRONMENT_POLICIES),
     ):
         assert tuple(policy.name for policy in POLICIES if policy.kind == kind) == names

@@ -11,12 +11,15 @@ from coresched.lab.simulator.engine.ordering cimport arrange_by_hits
 from coresched.lab.simulator.engine.pools cimport CachePools
 
 from coresched.core.guard import STEPS_UNTIL_REPEATED
+from coresched.lab.simulator.orders.order import Request
+from coresched.lab.simulator.orders.registry import PLAIN_ORDERS
 from coresched.lab.simulator.settings import RESIDENCY_POLICIES, WORKER_POLICIES
 
 LPM_FALLBACK_QUEUE = 128
 
 cdef enum:
     FCFS, LPM, DFS_WEIGHT, ROUTING_PREFIX, ROUTING_RESIDENCY, ROUTING_RESIDENCY_UNGUARDED  # in the order of WORKER_POLICIES
+    PLAIN = 100
 cdef enum:
     IDLE, PREFILL, DECODE
 cdef Py_ssize_t lpm_fallback_queue = LPM_FALLBACK_QUEUE
@@ -65,7 +68,13 @@ cdef class SimulatedWorker:
         self.index = index
         self.columns = columns
         self.host = host
-        self.policy = WORKER_POLICIES.index(settings.worker_policy)
+        if settings.worker_policy in PLAIN_ORDERS:
+            self.policy = PLAIN
+            self.plain = PLAIN_ORDERS[settings.worker_policy]()
+            self.ask = self.prefix_hit
+            self.requests = [None] * columns.samples
+        else:
+            self.policy = WORKER_POLICIES.index(settings.worker_policy)
         self.times = step_times(model.times)
         self.chunk_tokens = model.prefill_chunk_tokens
         self.max_running = memory.max_running
@@ -99,6 +108,8 @@ cdef class SimulatedWorker:
         self.entered += 1
         if self.residency is not None:
             self.residency.arrived(sample)
+        if self.policy == PLAIN:
+            self.tell_arrival(sample, turn, t)
         if self.operation == IDLE:
             return self.next_step(t)
         if self.operation == DECODE and not self.full and <long long>self.running.size() < self.max_running:
@@ -210,10 +221,13 @@ cdef class SimulatedWorker:
         self.full = False
         if self.residency is not None:
             self.residency.finished(sample)
+        if self.policy == PLAIN:
+            self.plain.ended(self.requests[sample], t)
         return self.host.finished(sample, t)
 
     cdef int next_step(self, double t) except -1:
         cdef double duration
+        self.now_s = t
         self.build_batch()
         if self.new_tokens > 0:
             duration = (
@@ -309,7 +323,12 @@ cdef class SimulatedWorker:
             if self.policy == ROUTING_PREFIX:
                 for place in range(admitted):
                     self.prefix_policy.admitted((<Waiting>waiting[place]).label)
+            elif self.policy == PLAIN:
+                for place in range(admitted):
+                    self.plain.admitted(self.requests[(<Waiting>waiting[place]).index], self.now_s)
             del waiting[:admitted]
+        if self.policy == PLAIN:
+            self.plain.prefilled(self.new_tokens)
         return 0
 
     cdef void prefill(self, int sample, long long computed):
@@ -345,6 +364,8 @@ cdef class SimulatedWorker:
             return self.order_by_prefix_policy()
         if self.residency is not None:
             return self.order_by_residency()
+        if self.policy == PLAIN:
+            return self.order_plainly()
         if self.policy == FCFS or (self.policy == LPM and count > lpm_fallback_queue):
             return 0.0
         for place in range(count):
@@ -376,3 +397,35 @@ cdef class SimulatedWorker:
         if self.residency is not None:
             self.residency.tick(self.steps + self.prefills)
         return 0
+
+    # --- orders in plain Python
+
+    cdef int tell_arrival(self, int sample, long long turn, double t) except -1:
+        cdef Columns columns = self.columns
+        cdef object request = Request(
+            sample, columns.labels[sample], t, columns.prompt[turn], columns.group[sample], columns.shared[sample]
+        )
+        self.requests[sample] = request
+        self.plain.arrived(request)
+        return 0
+
+    def prefix_hit(self, request):
+        """What the order of this worker asks in the midst of a pass."""
+        cdef long long hit = self.match(request.sample)
+        self.asked_s += self.times.match + self.times.match_token * hit
+        return hit
+
+    cdef double order_plainly(self) except -1:
+        cdef Waiting waiting
+        cdef dict queued = {}
+        cdef list requests = []
+        cdef object order
+        self.asked_s = 0.0
+        for waiting in self.waiting:
+            queued[waiting.index] = waiting
+            requests.append(self.requests[waiting.index])
+        order = self.plain.arrange(requests, self.ask, self.now_s)
+        if order is None:
+            return self.asked_s
+        self.waiting = [queued[request.sample] for request in order]
+        return self.asked_s + self.times.queue_entry * len(queued)

@@ -9,6 +9,8 @@ from coresched.core.guard import STEPS_UNTIL_REPEATED
 from coresched.core.reference import ReferencePrefixPolicy, ReferenceWaiting
 from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
+from coresched.lab.simulator.orders.order import Order, Request
+from coresched.lab.simulator.orders.registry import PLAIN_ORDERS
 from coresched.lab.simulator.settings import RESIDENCY_POLICIES
 from coresched.lab.simulator.twin.pools import CachePools
 from coresched.lab.simulator.twin.residency import Residency
@@ -75,6 +77,11 @@ class SimulatedWorker:
         self.residency: Residency | None = None
         if self.policy in RESIDENCY_POLICIES:
             self.residency = Residency(workload, self.pools, guarded=self.policy == "routing-residency")
+        self.plain: Order | None = None
+        if self.policy in PLAIN_ORDERS:
+            self.plain = PLAIN_ORDERS[self.policy]()
+        self.requests: dict[int, Request] = {}  # where the order is plain
+        self.now_s = 0.0
         self.waiting: list[Queued] = []
         self.entered = 0
         self.turn_of: dict[int, int] = {}
@@ -103,6 +110,8 @@ class SimulatedWorker:
         self.entered += 1
         if self.residency is not None:
             self.residency.arrived(sample)
+        if self.plain is not None:
+            self._tell_arrival(self.plain, sample, turn, t)
         if self.operation == IDLE:
             self._next_step(t)
         elif self.operation == DECODE and not self.full and len(self.running) < self.memory.max_running:
@@ -192,6 +201,8 @@ class SimulatedWorker:
         self.full = False
         if self.residency is not None:
             self.residency.finished(sample)
+        if self.plain is not None:
+            self.plain.ended(self.requests.pop(sample), t)
         self.finished(sample, t)
 
     def _tick(self) -> None:
@@ -200,6 +211,7 @@ class SimulatedWorker:
             self.residency.tick(self.steps + self.prefills)
 
     def _next_step(self, t: float) -> None:
+        self.now_s = t
         cost, new_tokens, attended = self._build_batch()
         if new_tokens:
             times = self.times
@@ -290,6 +302,10 @@ class SimulatedWorker:
         if self.policy == "routing-prefix":
             for request in self.waiting[:admitted]:
                 self.prefix_policy.admitted(request.label)
+        if self.plain is not None:
+            for request in self.waiting[:admitted]:
+                self.plain.admitted(self.requests[int(request.id)], self.now_s)
+            self.plain.prefilled(new_tokens)
         del self.waiting[:admitted]
         return cost, new_tokens, attended
 
@@ -331,6 +347,8 @@ class SimulatedWorker:
             self.waiting = self.residency.order(self.waiting, self.entered)
             self.entered = 0
             return times.queue_entry_s * count
+        if self.plain is not None:
+            return self._order_plainly(self.plain)
         if self.policy == "fcfs" or (self.policy == "lpm" and count > LPM_FALLBACK_QUEUE):
             return 0.0
         hits = [self._match(request) for request in self.waiting]
@@ -345,6 +363,35 @@ class SimulatedWorker:
         order = sorted(range(count), key=keys.__getitem__)
         self.waiting = [self.waiting[position] for position in order]
         return cost
+
+    def _order_plainly(self, plain: Order) -> float:
+        times = self.times
+        cost = 0.0
+
+        def prefix_hit(request: Request) -> int:
+            nonlocal cost
+            hit = self._match(queued[request.sample])
+            cost += times.match_s + times.match_token_s * hit
+            return hit
+
+        queued = {int(request.id): request for request in self.waiting}
+        order = plain.arrange([self.requests[sample] for sample in queued], prefix_hit, self.now_s)
+        if order is None:
+            return cost
+        self.waiting = [queued[request.sample] for request in order]
+        return cost + times.queue_entry_s * len(queued)
+
+    def _tell_arrival(self, plain: Order, sample: int, turn: int, t: float) -> None:
+        workload = self.workload
+        self.requests[sample] = Request(
+            sample,
+            workload.labels[sample],
+            t,
+            workload.prompt_tokens[turn],
+            workload.group[sample],
+            workload.shared_tokens[sample],
+        )
+        plain.arrived(self.requests[sample])
 
     def _depth_first_keys(self, hits: list[int]) -> list[tuple[int, int]]:
         """dfs-weight: the prefix-tree branch with most waiting requests first, unmatched requests last.

@@ -1,0 +1,22 @@
+"""The orders of this folder by name."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from coresched.lab.simulator.orders.hrrn import HighestResponseRatio
+from coresched.lab.simulator.orders.order import Order
+from coresched.lab.simulator.orders.peek import Peek
+from coresched.lab.simulator.orders.plas import ProgramAttainedService
+from coresched.lab.simulator.orders.program_fcfs import ProgramFcfs
+from coresched.lab.simulator.orders.routing_key import RoutingKey
+from coresched.lab.simulator.orders.shortest_prefill_first import ShortestPrefillFirst
+
+PLAIN_ORDERS: Final[Mapping[str, Callable[[], Order]]] = {
+    "hrrn": HighestResponseRatio,
+    "shortest-prefill-first": ShortestPrefillFirst,
+    "routing-key": RoutingKey,
+    "plas": ProgramAttainedService,
+    "peek": Peek,
+    "program-fcfs": ProgramFcfs,
+}
+"""Each makes the order of one worker."""
