@@ -12,7 +12,14 @@ from coresched.lab.simulator.engine.cluster import Cluster
 from coresched.lab.simulator.memory import Memory, require_fit, split_memory
 from coresched.lab.simulator.model import StepTimes, WorkerModel, load_worker_model
 from coresched.lab.simulator.outcome import Outcome
-from coresched.lab.simulator.settings import ENVIRONMENT_POLICIES, ROUTERS, WORKER_POLICIES, RunSettings
+from coresched.lab.simulator.settings import (
+    ENVIRONMENT_POLICIES,
+    EVICTION_POLICIES,
+    POOL_POLICIES,
+    ROUTERS,
+    WORKER_POLICIES,
+    RunSettings,
+)
 from coresched.lab.simulator.workload import Workload, build_workload
 from coresched.trajectory.schema import Environment, Trajectory, Turn
 
@@ -66,7 +73,7 @@ def prepare(
     trajectories: Sequence[Trajectory], run: RunSettings, model: WorkerModel
 ) -> tuple[Workload, RunSettings, WorkerModel, Memory]:
     workload = build_workload(trajectories, page_tokens=model.page_tokens, seed=run.seed)
-    memory = split_memory(model, run.state_ratio)
+    memory = split_memory(model, run.state_ratio, run.pool_policy)
     require_fit(workload, memory)
     return workload, run, model, memory
 
@@ -90,7 +97,11 @@ def batches(draw: st.DrawFn) -> list[Trajectory]:
             output = draw(st.integers(1, 120))
             last = position == count - 1
             duration = draw(st.one_of(st.just(0.0), st.floats(0.0, 40.0)))
-            environment = Environment(duration_s=duration, response_tokens=draw(st.integers(0, 200)))
+            environment = Environment(
+                duration_s=duration,
+                response_tokens=draw(st.integers(0, 200)),
+                kind=draw(st.sampled_from([None, "bash", "user"])),
+            )
             turns.append(
                 Turn(
                     output_tokens=output,
@@ -148,4 +159,6 @@ def runs(draw: st.DrawFn) -> RunSettings:
         load_bound=draw(st.sampled_from([1.0, 1.25, 2.0])),
         band_s=draw(st.floats(0.1, 100.0)),
         seed=draw(st.integers(0, 3)),
+        eviction_policy=draw(st.sampled_from(EVICTION_POLICIES)),
+        pool_policy=draw(st.sampled_from(POOL_POLICIES)),
     )

@@ -26,6 +26,10 @@ PlainRouting = Literal[
 """Routers of `routers`, each in plain Python alone."""
 Routing = Literal[CompiledRouting, PlainRouting]
 EnvironmentPolicy = Literal["fcfs", "caas"]
+PlainEviction = Literal["lfu", "slru", "smallest-context", "marconi", "peek", "saga", "mori", "belady"]
+"""Eviction policies of `evictions`, each in plain Python alone."""
+EvictionPolicy = Literal["lru", PlainEviction]
+PoolPolicy = Literal["static", "avmp"]
 
 WORKER_POLICIES: Final[tuple[WorkerPolicy, ...]] = get_args(WorkerPolicy)
 COMPILED_ROUTERS: Final[tuple[CompiledRouting, ...]] = get_args(CompiledRouting)
@@ -33,6 +37,8 @@ ROUTERS: Final[tuple[Routing, ...]] = get_args(Routing)
 LOAD_BOUNDED: Final = ("lbch", "prefix-hash", "prefix-hash-strict", "bounded-ring", "sticky-bounded")
 """The routers that ``load_bound`` is for."""
 ENVIRONMENT_POLICIES: Final[tuple[EnvironmentPolicy, ...]] = get_args(EnvironmentPolicy)
+EVICTION_POLICIES: Final[tuple[EvictionPolicy, ...]] = get_args(EvictionPolicy)
+POOL_POLICIES: Final[tuple[PoolPolicy, ...]] = get_args(PoolPolicy)
 
 MOST_WORKERS: Final = 1024
 MOST: Final = 10**9
@@ -61,7 +67,9 @@ class RunSettings:
     (``workers``) and C_A (``label_capacity``); ``state_ratio`` is r, ``load_bound`` is alpha of LBCH and of
     the routers with a bound of that kind, ``band_s`` and ``bucket_s`` are B and D_I of CAAS. ``seed`` 0 keeps
     the submission order and the labels of the trace; any other seed shuffles the order and places the labels
-    elsewhere on the hash ring. Raises InputError naming the field, the value and the fix.
+    elsewhere on the hash ring. ``eviction_policy`` is which idle cache entry a worker gives up,
+    ``pool_policy`` whether its two pools keep the sizes that r gives them. Raises InputError naming the
+    field, the value and the fix.
     """
 
     name: str
@@ -78,9 +86,13 @@ class RunSettings:
     bucket_s: float = 1.0
     cache_aware: CacheAwareRouting = CacheAwareRouting()
     seed: int = 0
+    eviction_policy: EvictionPolicy = "lru"
+    pool_policy: PoolPolicy = "static"
 
     worker_policies: ClassVar[Sequence[str] | None] = WORKER_POLICIES
     """What ``worker_policy`` may be; None: the workers themselves know."""
+    eviction_policies: ClassVar[Sequence[str]] = EVICTION_POLICIES
+    pool_policies: ClassVar[Sequence[str]] = POOL_POLICIES
 
     def __post_init__(self) -> None:
         self._require("workers", 1 <= self.workers <= MOST_WORKERS, f"from 1 to {MOST_WORKERS}")
@@ -97,6 +109,8 @@ class RunSettings:
             ("worker_policy", self.worker_policies),
             ("routing", ROUTERS),
             ("environment_policy", ENVIRONMENT_POLICIES),
+            ("eviction_policy", self.eviction_policies),
+            ("pool_policy", self.pool_policies),
         ):
             if choices is not None:
                 self._require(field, getattr(self, field) in choices, f"one of {', '.join(choices)}")
@@ -107,6 +121,11 @@ class RunSettings:
 
 
 class EngineSettings(RunSettings):
-    """The same for workers that are engines; ``worker_policy`` is one of the engine's own names."""
+    """The same for workers that are engines; ``worker_policy`` is one of the engine's own names.
+
+    Their eviction and their pools are the engine's as well.
+    """
 
     worker_policies = None
+    eviction_policies = ("lru",)
+    pool_policies = ("static",)

@@ -10,6 +10,7 @@ from coresched.errors import InputError
 from coresched.trajectory.schema import Trajectory
 
 NO_ENVIRONMENT = -1.0
+NO_TOOL = -1
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -56,6 +57,8 @@ class Workload:
     group: "array[int]"
     """Trajectories of one group share the first ``shared_tokens`` of their prompts."""
     shared_tokens: "array[int]"
+    tools: "array[int]"
+    """Of each turn, a number for the kind of its environment stage; NO_TOOL where there is none."""
 
     @property
     def samples(self) -> int:
@@ -93,7 +96,8 @@ def build_workload(
         raise InputError("there is no trajectory to simulate; give at least one")
     first_turn, prompt, output = array("q", [0]), array("q"), array("q")
     cached, group, shared = array("q"), array("q"), array("q")
-    environment = array("d")
+    environment, tools = array("d"), array("q")
+    tool_of: dict[str | None, int] = {}
     group_of: dict[tuple[str | None, int], int] = {}
     for trajectory in order:
         shared_tokens = trajectory.shared_prefix_tokens // page_tokens * page_tokens
@@ -111,8 +115,9 @@ def build_workload(
             cached.append(
                 prompt_tokens + turn.output_tokens if turn.kept == turn.output_tokens else prompt_tokens
             )
-            duration = NO_ENVIRONMENT
+            duration, tool = NO_ENVIRONMENT, NO_TOOL
             if turn.env is not None:
+                tool = tool_of.setdefault(turn.env.kind, len(tool_of))
                 recorded = turn.env.duration_s if turn.env.duration_s is not None else absent_environment_s
                 if recorded is None:
                     raise InputError(
@@ -121,8 +126,9 @@ def build_workload(
                     )
                 duration = recorded
             environment.append(duration)
+            tools.append(tool)
         first_turn.append(len(prompt))
         shared.append(shared_tokens)
         group.append(group_of.setdefault((trajectory.group, shared_tokens), len(group_of)))
     labels = [f"{seed}:{trajectory.id}" if seed else trajectory.id for trajectory in order]
-    return Workload(labels, first_turn, prompt, output, cached, environment, group, shared)
+    return Workload(labels, first_turn, prompt, output, cached, environment, group, shared, tools)

@@ -11,16 +11,25 @@ cdef class CachePools:
     cdef vector[int] nodes
     cdef vector[int] group_entries, group_running
     cdef long long used_pages, used_slot_units, committed_pages
+    cdef object memory, eviction
+    cdef bint movable
+    cdef long long moved_slots, running
+    cdef double now_s
     cdef readonly long long tree_nodes, evictions
 
     cdef long long own_pages(self, int sample, long long tokens) noexcept
     cdef long long hit(self, int sample, long long prompt_tokens) noexcept
-    cdef void touch(self, int sample) noexcept
-    cdef bint fits(self, int sample, long long final_tokens) noexcept
-    cdef void start(self, int sample, long long final_tokens) noexcept
+    cdef int touch(self, int sample) except -1
+    cdef int fits(self, int sample, long long final_tokens) except -1
+    cdef int start(self, int sample, long long final_tokens) except -1
     cdef void grow(self, int sample, long long tokens) noexcept
     cdef void finish(self, int sample, long long final_tokens, long long cached_tokens) noexcept
-    cdef void make_room(self) noexcept
+    cdef int queued(self, int sample) except -1
+    cdef int rested(self, int sample, long long turn) except -1
+    cdef int make_room(self) except -1
+    cdef int victim(self) except -1
+    cdef int move(self, int slots, long long needed_pages, long long needed_slot_units) except -1
+    cdef void evict(self, int sample) noexcept
     cdef long long shared_pages(self, int sample) noexcept
     cdef long long commitment(self, int sample, long long final_tokens) noexcept
     cdef void link_newest(self, int sample) noexcept

@@ -56,4 +56,4 @@ cdef class SimulatedWorker:
     cdef void prefill(self, int sample, long long computed)
     cdef double order_waiting(self) except -1
     cdef double order_by_prefix_policy(self) except -1
-    cdef long long match(self, int sample) noexcept
+    cdef long long match(self, int sample) except -1
