@@ -98,7 +98,7 @@ def settings_of(
 
 def measure(workload: Workload, settings: RunSettings, model: WorkerModel, repeats: int) -> Row:
     """Whole runs in turns, each on a fresh cluster. All must count the same, or the times say nothing."""
-    memory = split_memory(model, settings.state_ratio)
+    memory = split_memory(model, settings.state_ratio, settings.pool_policy)
     require_fit(workload, memory)
     outcomes: list[Outcome] = []
 

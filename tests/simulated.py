@@ -15,7 +15,9 @@ from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.settings import (
     ADMISSION_POLICIES,
     ENVIRONMENT_POLICIES,
+    EVICTION_POLICIES,
     ORDERS,
+    POOL_POLICIES,
     ROUTERS,
     RunSettings,
 )
@@ -72,7 +74,7 @@ def prepare(
     trajectories: Sequence[Trajectory], run: RunSettings, model: WorkerModel
 ) -> tuple[Workload, RunSettings, WorkerModel, Memory]:
     workload = build_workload(trajectories, page_tokens=model.page_tokens, seed=run.seed)
-    memory = split_memory(model, run.state_ratio)
+    memory = split_memory(model, run.state_ratio, run.pool_policy)
     require_fit(workload, memory)
     return workload, run, model, memory
 
@@ -161,4 +163,6 @@ def runs(draw: st.DrawFn) -> RunSettings:
         band_s=draw(st.floats(0.1, 100.0)),
         release_finished=draw(st.booleans()),
         seed=draw(st.integers(0, 3)),
+        eviction_policy=draw(st.sampled_from(EVICTION_POLICIES)),
+        pool_policy=draw(st.sampled_from(POOL_POLICIES)),
     )

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 
+from coresched.lab.simulator.evictions.registry import make_eviction
 from coresched.lab.simulator.lockstep.workers import FinishedTurn, WorkerCounts
 from coresched.lab.simulator.memory import Memory, require_fit, split_memory
 from coresched.lab.simulator.model import WorkerModel
@@ -30,6 +31,7 @@ class SteppedTwin:
             wake_at=self._wake_at,
             started=self._started,
             finished=self._end,
+            eviction=make_eviction(settings, workload, model),
         )
         self.wakes: list[tuple[float, int]] = []
         self.now = 0.0
@@ -112,7 +114,7 @@ class TwinDeployment:
     def workers(
         self, batch: Sequence[Trajectory], workload: Workload, settings: RunSettings
     ) -> Iterator[SteppedTwins]:
-        memory = split_memory(self.model, settings.state_ratio)
+        memory = split_memory(self.model, settings.state_ratio, settings.pool_policy)
         require_fit(workload, memory)
         yield SteppedTwins(workload, settings, self.model, memory)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Kind = Literal["admission", "routing", "worker", "environment"]
+Kind = Literal["admission", "routing", "worker", "eviction", "pools", "environment"]
 PAPER: Final = "arXiv:2611.16661"
 
 
@@ -144,6 +144,37 @@ POLICIES: Final = (
         "longest-remaining",
         "of the trajectory with most expected to do",
         "LPT, Graham 1969",
+    ),
+    Policy("eviction", "lru", "the least recently used entry of those that no request uses", "SGLang"),
+    Policy("eviction", "lfu", "the entry that has served fewest turns, then lru", "SGLang"),
+    Policy("eviction", "slru", "entries that have served one turn, by lru, then the others", "SGLang"),
+    Policy("eviction", "smallest-context", "the entry with the fewest tokens, then lru", "ours"),
+    Policy(
+        "eviction",
+        "marconi",
+        "the least recency + prefill time spared per token held, each scaled to 0..1",
+        "arXiv:2411.19379",
+    ),
+    Policy("eviction", "peek", "entries that no waiting request would use, by lru, then the others", PAPER),
+    Policy(
+        "eviction",
+        "saga",
+        "the farthest next use: the tool's median time from now, never after a last turn",
+        "arXiv:2605.00528",
+    ),
+    Policy(
+        "eviction",
+        "mori",
+        "the largest share of time in tools over 5 turns, ended trajectories first",
+        "arXiv:2606.00866",
+    ),
+    Policy("eviction", "belady", "the farthest next use in the trace: an oracle, no rival", "Belady 1966"),
+    Policy("pools", "static", "KV and state keep the sizes that the state ratio gives them", "SGLang"),
+    Policy(
+        "pools",
+        "avmp",
+        "a full pool takes a slot's worth from the other while that has over 30% free",
+        "codepawl/cachepawl",
     ),
 )
 

@@ -1,5 +1,7 @@
 """The compiled simulator against its plain-Python twin, and what must hold in every run."""
 
+from fractions import Fraction
+
 from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from simulated import batches, models, outcome_of, prepare, runs, settings, small_model, trajectory
@@ -10,6 +12,7 @@ from coresched.lab.simulator.memory import SLOT_UNITS
 from coresched.lab.simulator.model import StepTimes, WorkerModel
 from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.twin.cluster import Cluster as TwinCluster
+from coresched.lab.simulator.twin.pools import CachePools
 from coresched.lab.simulator.twin.worker import SimulatedWorker
 from coresched.trajectory.schema import Trajectory
 
@@ -72,6 +75,16 @@ def test_conservation_and_bounds(
     assert makespan >= bounds.best * (1 - 1e-9)
 
 
+def memory_lost(pools: CachePools) -> Fraction:
+    """Pages by which the two pools are smaller than they began."""
+    memory = pools.memory
+    pages = Fraction(memory.pages - pools.pages)
+    if memory.slot_tokens is None:
+        return pages + memory.slot_units - pools.slot_units
+    slots = Fraction(memory.slot_units - pools.slot_units, SLOT_UNITS)
+    return pages + slots * memory.slot_tokens / memory.page_tokens
+
+
 class WatchedWorker(SimulatedWorker):
     """Recounts its pools from scratch at every step boundary."""
 
@@ -82,10 +95,11 @@ class WatchedWorker(SimulatedWorker):
         own = sum(pools.own_pages(sample, tokens) for sample, tokens in pools.tokens.items())
         groups = {pools.group[sample]: pools.shared_pages(sample) for sample in pools.tokens}
         assert pools.used_pages == own + sum(groups.values())
-        assert pools.used_pages <= pools.memory.pages
+        assert pools.used_pages <= pools.pages
         slots = len(pools.idle) * SLOT_UNITS + len(running) * pools.memory.running_slot_units
-        assert pools.used_slot_units == slots <= pools.memory.slot_units
-        assert pools.committed_pages <= pools.memory.pages
+        assert pools.used_slot_units == slots <= pools.slot_units
+        assert pools.committed_pages <= pools.pages
+        assert 0 <= memory_lost(pools) < 1
         assert len(self.running) <= self.memory.max_running
         super()._next_step(t)
 

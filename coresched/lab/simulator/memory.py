@@ -1,11 +1,12 @@
 """A worker's discrete pools, and the check that a workload can run in them at all."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from math import floor
 
 from coresched.errors import InputError
 from coresched.lab.simulator.model import WorkerModel
-from coresched.lab.simulator.settings import LEAST, MOST
+from coresched.lab.simulator.settings import LEAST, MOST, PoolPolicy
 from coresched.lab.simulator.workload import Workload
 
 SLOT_UNITS = 100
@@ -21,6 +22,17 @@ class Memory:
     slot_units: int
     running_slot_units: int
     max_running: int
+    slot_tokens: Fraction | None = None
+    """What a state slot takes, in KV tokens, where capacity may move between the pools; None: it may not."""
+
+    def resized(self, moved_slots: int) -> tuple[int, int]:
+        """Pages and slot units after that many slots' worth of memory went from the KV to the state pool.
+
+        Negative: the other way. Only where capacity may move.
+        """
+        assert self.slot_tokens is not None
+        kv_tokens = self.kv_tokens - moved_slots * self.slot_tokens
+        return floor(kv_tokens / self.page_tokens), self.slot_units + moved_slots * SLOT_UNITS
 
     @property
     def kv_tokens(self) -> int:
@@ -32,8 +44,11 @@ class Memory:
         return self.kv_tokens - self.page_tokens
 
 
-def split_memory(model: WorkerModel, state_ratio: float) -> Memory:
+def split_memory(model: WorkerModel, state_ratio: float, pool_policy: PoolPolicy = "static") -> Memory:
     """Divide M at r = ``state_ratio``: floor(M/(1+r)) KV tokens in whole pages, the rest in whole slots.
+
+    With avmp that is where the pools begin, and requests at once are limited by what they then find in them,
+    no longer by S_state slots for each.
 
     Raises InputError for a ratio out of range, or when no request fits.
     """
@@ -48,12 +63,14 @@ def split_memory(model: WorkerModel, state_ratio: float) -> Memory:
             f"state_ratio is {state_ratio!r}; it leaves {slots} state slots on worker model {model.name!r}, "
             f"fewer than the {model.slots_per_request} that one request needs; raise it"
         )
+    movable = pool_policy == "avmp"
     return Memory(
         pages=kv_tokens // model.page_tokens,
         page_tokens=model.page_tokens,
         slot_units=slots * SLOT_UNITS,
         running_slot_units=round(model.running_request_slots * SLOT_UNITS),
-        max_running=max_running,
+        max_running=model.max_running_requests if movable else max_running,
+        slot_tokens=Fraction(model.request_state_tokens, model.slots_per_request) if movable else None,
     )
 
 

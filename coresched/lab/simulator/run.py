@@ -63,7 +63,7 @@ def run_workload(
 
     Raises InputError for pools that do not hold it.
     """
-    memory = split_memory(model, settings.state_ratio)
+    memory = split_memory(model, settings.state_ratio, settings.pool_policy)
     require_fit(workload, memory)
     cluster = Cluster(workload, settings, model, memory)
     while cluster.advance(EVENTS_BETWEEN_REPORTS):

@@ -35,6 +35,10 @@ EnvironmentPolicy = Literal["fcfs", "caas", PlainEnvironment]
 PlainAdmission = Literal["prefix-groups", "pause-resume"]
 """Orders and gates of `admissions`, each in plain Python alone."""
 AdmissionPolicy = Literal["submission", "longest-expected-first", PlainAdmission]
+PlainEviction = Literal["lfu", "slru", "smallest-context", "marconi", "peek", "saga", "mori", "belady"]
+"""Eviction policies of `evictions`, each in plain Python alone."""
+EvictionPolicy = Literal["lru", PlainEviction]
+PoolPolicy = Literal["static", "avmp"]
 
 WORKER_POLICIES: Final[tuple[WorkerPolicy, ...]] = get_args(WorkerPolicy)
 RESIDENCY_POLICIES: Final = ("routing-residency", "routing-residency-unguarded")
@@ -47,6 +51,8 @@ LOAD_BOUNDED: Final = ("lbch", "prefix-hash", "prefix-hash-strict", "bounded-rin
 """The routers that ``load_bound`` is for."""
 ENVIRONMENT_POLICIES: Final[tuple[EnvironmentPolicy, ...]] = get_args(EnvironmentPolicy)
 ADMISSION_POLICIES: Final[tuple[AdmissionPolicy, ...]] = get_args(AdmissionPolicy)
+EVICTION_POLICIES: Final[tuple[EvictionPolicy, ...]] = get_args(EvictionPolicy)
+POOL_POLICIES: Final[tuple[PoolPolicy, ...]] = get_args(PoolPolicy)
 
 MOST_WORKERS: Final = 1024
 MOST: Final = 10**9
@@ -78,9 +84,10 @@ class RunSettings:
     ``expectation_noise`` is for longest-expected-first, longest-remaining and prefix-groups: the sigma of the
     lognormal factor between a sample's length and what is expected of it, 0 for perfect knowledge. With
     ``release_finished`` the workers are told when a sample has finished, and drop what they hold of it;
-    without, it is garbage until it is evicted. ``seed`` 0 keeps the submission order and the labels of the
-    trace; any other seed shuffles the order and places the labels elsewhere on the hash ring.
-    Raises InputError naming the field, the value and the fix.
+    without, it is garbage until it is evicted. ``eviction_policy`` is which idle cache entry a worker gives
+    up, ``pool_policy`` whether its two pools keep the sizes that r gives them. ``seed`` 0 keeps the
+    submission order and the labels of the trace; any other seed shuffles the order and places the labels
+    elsewhere on the hash ring. Raises InputError naming the field, the value and the fix.
     """
 
     name: str
@@ -100,9 +107,13 @@ class RunSettings:
     cache_aware: CacheAwareRouting = CacheAwareRouting()
     release_finished: bool = False
     seed: int = 0
+    eviction_policy: EvictionPolicy = "lru"
+    pool_policy: PoolPolicy = "static"
 
     worker_policies: ClassVar[Sequence[str] | None] = ORDERS
     """What ``worker_policy`` may be; None: the workers themselves know."""
+    eviction_policies: ClassVar[Sequence[str]] = EVICTION_POLICIES
+    pool_policies: ClassVar[Sequence[str]] = POOL_POLICIES
 
     def __post_init__(self) -> None:
         self._require("workers", 1 <= self.workers <= MOST_WORKERS, f"from 1 to {MOST_WORKERS}")
@@ -123,6 +134,8 @@ class RunSettings:
             ("routing", ROUTERS),
             ("environment_policy", ENVIRONMENT_POLICIES),
             ("admission_policy", ADMISSION_POLICIES),
+            ("eviction_policy", self.eviction_policies),
+            ("pool_policy", self.pool_policies),
         ):
             if choices is not None:
                 self._require(field, getattr(self, field) in choices, f"one of {', '.join(choices)}")
@@ -133,6 +146,11 @@ class RunSettings:
 
 
 class EngineSettings(RunSettings):
-    """The same for workers that are engines; ``worker_policy`` is one of the engine's own names."""
+    """The same for workers that are engines; ``worker_policy`` is one of the engine's own names.
+
+    Their eviction and their pools are the engine's as well.
+    """
 
     worker_policies = None
+    eviction_policies = ("lru",)
+    pool_policies = ("static",)

@@ -55,7 +55,7 @@ class Workload:
     environment_s: "array[float]"
     """Duration of the environment stage after each turn; NO_ENVIRONMENT where there is none."""
     environment_kind: "array[int]"
-    """Stages of one kind have one number; NO_KIND where none was recorded."""
+    """Stages of one kind, or of none recorded, have one number; NO_KIND where there is no stage."""
     group: "array[int]"
     """Trajectories of one group share the first ``shared_tokens`` of their prompts."""
     shared_tokens: "array[int]"
@@ -97,7 +97,7 @@ def build_workload(
     first_turn, prompt, output = array("q", [0]), array("q"), array("q")
     cached, group, shared = array("q"), array("q"), array("q")
     environment, kind = array("d"), array("q")
-    kind_of: dict[str, int] = {}
+    kind_of: dict[str | None, int] = {}
     group_of: dict[tuple[str | None, int], int] = {}
     for trajectory in order:
         shared_tokens = trajectory.shared_prefix_tokens // page_tokens * page_tokens
@@ -117,8 +117,7 @@ def build_workload(
             )
             duration, kind_number = NO_ENVIRONMENT, NO_KIND
             if turn.env is not None:
-                if turn.env.kind is not None:
-                    kind_number = kind_of.setdefault(turn.env.kind, len(kind_of))
+                kind_number = kind_of.setdefault(turn.env.kind, len(kind_of))
                 recorded = turn.env.duration_s if turn.env.duration_s is not None else absent_environment_s
                 if recorded is None:
                     raise InputError(

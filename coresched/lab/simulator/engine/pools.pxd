@@ -20,18 +20,27 @@ cdef class CachePools:
     cdef vector[char] awaited          # idle entries for which a request waits are live too
     cdef long long awaited_pages, awaited_entries
     cdef long long used_pages, used_slot_units, committed_pages
+    cdef object memory, eviction
+    cdef bint movable
+    cdef long long moved_slots, running
+    cdef double now_s
     cdef readonly long long tree_nodes, evictions
 
     cdef long long own_pages(self, int sample, long long tokens) noexcept
     cdef long long hit(self, int sample, long long prompt_tokens) noexcept
-    cdef void touch(self, int sample) noexcept
-    cdef bint fits(self, int sample, long long final_tokens) noexcept
-    cdef void start(self, int sample, long long final_tokens) noexcept
+    cdef int touch(self, int sample) except -1
+    cdef int fits(self, int sample, long long final_tokens) except -1
+    cdef int start(self, int sample, long long final_tokens) except -1
     cdef void grow(self, int sample, long long tokens) noexcept
     cdef void finish(self, int sample, long long final_tokens, long long cached_tokens) noexcept
-    cdef void make_room(self) noexcept
-    cdef int victim(self) noexcept
+    cdef int queued(self, int sample) except -1
+    cdef int rested(self, int sample, long long turn) except -1
+    cdef int make_room(self) except -1
+    cdef int victim(self) except -1
+    cdef int move(self, int slots, long long needed_pages, long long needed_slot_units) except -1
+    cdef int evict(self, int sample) except -1
     cdef void drop(self, int sample) noexcept
+    cdef bint live(self, int sample) noexcept
     cdef void expect(self, int sample) noexcept
     cdef bint has_room_beside_live(self, int sample, long long final_tokens) noexcept
     cdef long long shared_pages(self, int sample) noexcept

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""One worker's cache: KV pages and recurrent-state slots, least recently used eviction."""
+"""One worker's cache: KV pages and recurrent-state slots, and which entries they give up."""
 
 from libc.limits cimport LLONG_MAX
 
@@ -14,15 +14,19 @@ cdef class CachePools:
     """An entry is one trajectory: its KV tokens and its last state, usable only together and evicted together.
 
     An idle entry holds one state slot and is evictable; a running one holds ``running_slot_units``. The shared
-    prefix of a group is stored once while any entry of the group is present.
+    prefix of a group is stored once while any entry of the group is present. Evicted is the least recently used
+    one, or what ``eviction`` chooses. Where capacity may move between the pools, it does as the twin tells.
 
     Under routing-residency's guard idle entries are live that went idle at ``spared_since`` or later, or that a
     request waits for. No live entry is evicted while there are others.
     """
 
-    def __init__(self, Columns columns, memory):
+    def __init__(self, Columns columns, memory, eviction):
         cdef int samples = columns.samples
         self.columns = columns
+        self.memory = memory
+        self.eviction = eviction
+        self.movable = memory.slot_tokens is not None
         self.pages = memory.pages
         self.page_tokens = memory.page_tokens
         self.slot_units = memory.slot_units
@@ -59,20 +63,52 @@ cdef class CachePools:
             return 0
         return tokens if tokens < prompt_tokens else prompt_tokens - 1
 
-    cdef void touch(self, int sample) noexcept:
+    cdef int touch(self, int sample) except -1:
         if self.idle[sample]:
             self.unlink(sample)
             self.link_newest(sample)
+            if self.eviction is not None:
+                self.eviction.touched(sample, self.now_s)
+        return 0
 
-    cdef bint fits(self, int sample, long long final_tokens) noexcept:
-        """Whether all running requests can finish beside this one without losing a page."""
-        return self.committed_pages + self.commitment(sample, final_tokens) <= self.pages
+    cdef int fits(self, int sample, long long final_tokens) except -1:
+        """Whether all running requests can finish beside this one without losing a page.
 
-    cdef void start(self, int sample, long long final_tokens) noexcept:
+        Where capacity may move, it does so for that.
+        """
+        cdef long long pages, slot_units
+        cdef bint short_of_pages, short_of_slots
+        while True:
+            pages = self.committed_pages + self.commitment(sample, final_tokens)
+            if not self.movable:
+                return pages <= self.pages
+            slot_units = (self.running + 1) * self.running_slot_units
+            short_of_pages = pages > self.pages
+            short_of_slots = slot_units > self.slot_units
+            if not short_of_pages and not short_of_slots:
+                return True
+            if short_of_pages and short_of_slots:
+                return False
+            if self.move(1 if short_of_slots else -1, pages, slot_units):
+                continue
+            if self.running > 0 or self.newer[self.columns.samples] == self.columns.samples:
+                return False
+            self.evict(self.victim())
+
+    cdef int queued(self, int sample) except -1:
+        """A turn of the sample waits from now on."""
+        if self.eviction is not None:
+            self.eviction.queued(sample, self.now_s)
+        return 0
+
+    cdef int start(self, int sample, long long final_tokens) except -1:
         """Lock the entry, or make an empty one, for a request that will end with ``final_tokens``."""
         cdef long long group = self.columns.group[sample]
         self.committed_pages += self.commitment(sample, final_tokens)
         self.group_running[group] += 1
+        self.running += 1
+        if self.eviction is not None:
+            self.eviction.started(sample, self.now_s)
         if self.idle[sample]:
             self.unlink(sample)
             self.used_slot_units += self.running_slot_units - self.idle_slot_units
@@ -82,6 +118,7 @@ cdef class CachePools:
             if self.group_entries[group] == 0:
                 self.used_pages += self.shared_pages(sample)
             self.group_entries[group] += 1
+        return 0
 
     cdef void grow(self, int sample, long long tokens) noexcept:
         """The running entry now holds ``tokens``."""
@@ -91,6 +128,7 @@ cdef class CachePools:
     cdef void finish(self, int sample, long long final_tokens, long long cached_tokens) noexcept:
         """Unlock the entry; what the next turn cannot use is freed, the rest is the most recently used entry."""
         self.group_running[self.columns.group[sample]] -= 1
+        self.running -= 1
         self.committed_pages -= self.commitment(sample, final_tokens)
         self.grow(sample, cached_tokens)
         self.used_slot_units -= self.running_slot_units - self.idle_slot_units
@@ -98,28 +136,56 @@ cdef class CachePools:
         self.nodes[sample] += 2
         self.tree_nodes += 2
 
-    cdef void make_room(self) noexcept:
-        """Evict idle entries, least recently used first, until both pools are within their size."""
-        cdef int sentinel = self.columns.samples
-        cdef int sample
-        while self.used_pages > self.pages or self.used_slot_units > self.slot_units:
-            sample = self.victim()
-            if sample == sentinel:
-                return
-            self.drop(sample)
-            self.evictions += 1
-            if self.tells_losses:
-                self.lost.push_back(sample)
+    cdef int rested(self, int sample, long long turn) except -1:
+        """The turn has ended, and left an entry."""
+        if self.eviction is not None:
+            self.eviction.rested(sample, turn, self.tokens[sample], self.now_s)
+        return 0
 
-    cdef int victim(self) noexcept:
-        """The idle entry to evict next, or the sentinel."""
+    cdef int make_room(self) except -1:
+        """Evict idle entries, or move capacity, until both pools are within their size."""
+        cdef int sentinel = self.columns.samples
+        cdef bint short_of_pages, short_of_slots
+        while self.used_pages > self.pages or self.used_slot_units > self.slot_units:
+            if self.movable:
+                short_of_pages = self.used_pages > self.pages
+                short_of_slots = self.used_slot_units > self.slot_units
+                if short_of_pages != short_of_slots and self.move(
+                    1 if short_of_slots else -1, self.committed_pages, self.running * self.running_slot_units
+                ):
+                    continue
+            if self.newer[sentinel] == sentinel:
+                return 0
+            self.evict(self.victim())
+        return 0
+
+    cdef int victim(self) except -1:
+        """Which of the idle entries, of which there is one at least, to evict."""
         cdef int sentinel = self.columns.samples, first = self.newer[sentinel]
         cdef int sample = first
-        while sample != sentinel and self.idle_since[sample] < self.spared_since:
-            if not self.awaited[sample]:
-                return sample
+        cdef list idle = [], spare = []
+        if self.eviction is None:
+            while sample != sentinel and self.idle_since[sample] < self.spared_since:
+                if not self.awaited[sample]:
+                    return sample
+                sample = self.newer[sample]
+            return first  # all are live: those that come later in the list went idle later
+        while sample != sentinel:
+            idle.append(sample)
+            if not self.live(sample):
+                spare.append(sample)
             sample = self.newer[sample]
-        return first  # all are live: those that come later in the list went idle later
+        return self.eviction.victim(spare or idle, self.now_s)
+
+    cdef bint live(self, int sample) noexcept:
+        return self.awaited[sample] or self.idle_since[sample] >= self.spared_since
+
+    cdef int evict(self, int sample) except -1:
+        self.drop(sample)
+        self.evictions += 1
+        if self.tells_losses:
+            self.lost.push_back(sample)
+        return 0
 
     cdef void drop(self, int sample) noexcept:
         """Free what an idle entry holds."""
@@ -159,6 +225,25 @@ cdef class CachePools:
             kept_pages * kv_growth + needed <= self.pages
             and kept_slot_units + self.running_slot_units <= self.slot_units
         )
+
+    cdef int move(self, int slots, long long needed_pages, long long needed_slot_units) except -1:
+        """Move capacity to the state pool (1 slot) or from it (-1), if the giving pool has it to spare."""
+        cdef bint spare
+        if slots > 0:
+            spare = 10 * (self.pages - self.used_pages) > 3 * self.pages
+        else:
+            spare = 10 * (self.slot_units - self.used_slot_units) > 3 * self.slot_units
+        if not spare:
+            return False
+        pages, slot_units = self.memory.resized(self.moved_slots + slots)
+        if slots > 0 and pages < max(needed_pages, self.used_pages):
+            return False
+        if slots < 0 and slot_units < max(needed_slot_units, self.used_slot_units):
+            return False
+        self.moved_slots += slots
+        self.pages = pages
+        self.slot_units = slot_units
+        return True
 
     cdef long long commitment(self, int sample, long long final_tokens) noexcept:
         cdef long long pages = self.own_pages(sample, final_tokens)

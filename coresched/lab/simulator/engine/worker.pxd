@@ -67,4 +67,4 @@ cdef class SimulatedWorker:
     cdef int tick(self) except -1
     cdef double order_plainly(self) except -1
     cdef int tell_arrival(self, int sample, long long turn, double t) except -1
-    cdef long long match(self, int sample) noexcept
+    cdef long long match(self, int sample) except -1

@@ -11,6 +11,7 @@ from coresched.lab.simulator.engine.ordering cimport arrange_by_hits
 from coresched.lab.simulator.engine.pools cimport CachePools
 
 from coresched.core.guard import STEPS_UNTIL_REPEATED
+from coresched.lab.simulator.evictions.registry import make_eviction
 from coresched.lab.simulator.orders.order import Request
 from coresched.lab.simulator.orders.registry import PLAIN_ORDERS
 from coresched.lab.simulator.settings import RESIDENCY_POLICIES, WORKER_POLICIES
@@ -79,7 +80,7 @@ cdef class SimulatedWorker:
         self.chunk_tokens = model.prefill_chunk_tokens
         self.max_running = memory.max_running
         self.overlap = model.overlap_schedule
-        self.pools = CachePools(columns, memory)
+        self.pools = CachePools(columns, memory, make_eviction(settings, columns.workload, model))
         self.prefix_policy = RoutingPrefixPolicy(settings.label_capacity)
         if settings.worker_policy in RESIDENCY_POLICIES:
             self.residency = Residency(columns, self.pools, self.policy == ROUTING_RESIDENCY)
@@ -103,6 +104,8 @@ cdef class SimulatedWorker:
         cdef Waiting request = Waiting(label, label, t)
         request.index = sample
         self.turn_of[sample] = turn
+        self.pools.now_s = t
+        self.pools.queued(sample)
         self.input_tokens += self.columns.prompt[turn]
         self.waiting.append(request)
         self.entered += 1
@@ -146,6 +149,7 @@ cdef class SimulatedWorker:
     # --- engine steps
 
     cdef int wake(self, double t) except -1:
+        self.pools.now_s = t
         self.freed = 0
         if self.operation == PREFILL:
             self.end_prefill(t)
@@ -218,6 +222,7 @@ cdef class SimulatedWorker:
         cdef long long output = self.columns.output[turn]
         self.generated_tokens += output
         self.pools.finish(sample, self.columns.prompt[turn] + output, self.columns.cached[turn])
+        self.pools.rested(sample, turn)
         self.full = False
         if self.residency is not None:
             self.residency.finished(sample)
@@ -349,7 +354,7 @@ cdef class SimulatedWorker:
 
     # --- ordering the waiting queue
 
-    cdef long long match(self, int sample) noexcept:
+    cdef long long match(self, int sample) except -1:
         """Query the prefix cache, which refreshes the entry."""
         self.pools.touch(sample)
         return self.pools.hit(sample, self.columns.prompt[self.turn_of[sample]])

@@ -2,6 +2,7 @@
 
 import heapq
 
+from coresched.lab.simulator.evictions.registry import make_eviction
 from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.outcome import Outcome
@@ -29,6 +30,7 @@ class Cluster(SampleFlow):
             wake_at=lambda t, version: self._push(t, WAKE, index, version),
             started=self._first_token,
             finished=self._request_finished,
+            eviction=make_eviction(self.settings, self.workload, model),
         )
 
     def _enqueue(self, worker: int, sample: int, turn: int, t: float) -> None:

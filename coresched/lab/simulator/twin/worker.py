@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from coresched.core.guard import STEPS_UNTIL_REPEATED
 from coresched.core.reference import ReferencePrefixPolicy, ReferenceWaiting
+from coresched.lab.simulator.evictions.eviction import Eviction
 from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.orders.order import Order, Request
@@ -65,6 +66,7 @@ class SimulatedWorker:
         wake_at: Callable[[float, int], None],
         started: Callable[[int, float], None],
         finished: Callable[[int, float], None],
+        eviction: Eviction | None = None,
     ) -> None:
         self.workload = workload
         self.policy = settings.worker_policy
@@ -72,7 +74,7 @@ class SimulatedWorker:
         self.times = model.times
         self.memory = memory
         self.wake_at, self.started, self.finished = wake_at, started, finished
-        self.pools = CachePools(workload, memory)
+        self.pools = CachePools(workload, memory, eviction)
         self.prefix_policy = self.prefix_policy_class(settings.label_capacity)
         self.residency: Residency | None = None
         if self.policy in RESIDENCY_POLICIES:
@@ -105,6 +107,9 @@ class SimulatedWorker:
 
     def enqueue(self, sample: int, turn: int, t: float) -> None:
         self.turn_of[sample] = turn
+        self.pools.now_s = t
+        if self.pools.eviction is not None:
+            self.pools.eviction.queued(sample, t)
         self.input_tokens += self.workload.prompt_tokens[turn]
         self.waiting.append(self.queued_class(str(sample), self.workload.labels[sample], t))
         self.entered += 1
@@ -147,6 +152,7 @@ class SimulatedWorker:
     # --- engine steps
 
     def wake(self, t: float) -> None:
+        self.pools.now_s = t
         self.freed = 0
         if self.operation == PREFILL:
             self._end_prefill(t)
@@ -197,7 +203,10 @@ class SimulatedWorker:
         output = self.workload.output_tokens[turn]
         final = self.workload.prompt_tokens[turn] + output
         self.generated_tokens += output
-        self.pools.finish(sample, final, self.workload.cached_tokens[turn])
+        cached = self.workload.cached_tokens[turn]
+        self.pools.finish(sample, final, cached)
+        if self.pools.eviction is not None:
+            self.pools.eviction.rested(sample, turn, cached, t)
         self.full = False
         if self.residency is not None:
             self.residency.finished(sample)
