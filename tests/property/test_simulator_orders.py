@@ -17,7 +17,7 @@ from coresched.trajectory.schema import Trajectory
 
 @pytest.mark.parametrize("order", PLAIN_ORDERS)
 @given(batches(), runs(), models())
-@hypothesis_settings(max_examples=80, deadline=None)
+@hypothesis_settings(max_examples=40, deadline=None)
 def test_compiled_and_twin_count_the_same(
     order: str, trajectories: list[Trajectory], run: RunSettings, model: WorkerModel
 ) -> None:

@@ -27,9 +27,8 @@ cdef class SimulatedWorker:
     cdef CachePools pools
     cdef RoutingPrefixPolicy prefix_policy
     cdef Residency residency  # None with other policies
-    cdef object plain, ask
-    cdef list requests
-    cdef double now_s, asked_s
+    cdef object plain  # an OrderedQueue
+    cdef double now_s
     cdef list waiting
     cdef vector[long long] turn_of
     cdef vector[pair[long long, int]] running
@@ -66,5 +65,4 @@ cdef class SimulatedWorker:
     cdef double order_by_residency(self) except -1
     cdef int tick(self) except -1
     cdef double order_plainly(self) except -1
-    cdef int tell_arrival(self, int sample, long long turn, double t) except -1
     cdef long long match(self, int sample) except -1

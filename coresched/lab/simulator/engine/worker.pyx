@@ -12,7 +12,7 @@ from coresched.lab.simulator.engine.pools cimport CachePools
 
 from coresched.core.guard import STEPS_UNTIL_REPEATED
 from coresched.lab.simulator.evictions.registry import make_eviction
-from coresched.lab.simulator.orders.order import Request
+from coresched.lab.simulator.orders.queue import OrderedQueue
 from coresched.lab.simulator.orders.registry import PLAIN_ORDERS
 from coresched.lab.simulator.settings import RESIDENCY_POLICIES, WORKER_POLICIES
 
@@ -20,7 +20,7 @@ LPM_FALLBACK_QUEUE = 128
 
 cdef enum:
     FCFS, LPM, DFS_WEIGHT, ROUTING_PREFIX, ROUTING_RESIDENCY, ROUTING_RESIDENCY_UNGUARDED  # in the order of WORKER_POLICIES
-    PLAIN = 100
+    PLAIN = 100  # any of PLAIN_ORDERS
 cdef enum:
     IDLE, PREFILL, DECODE
 cdef Py_ssize_t lpm_fallback_queue = LPM_FALLBACK_QUEUE
@@ -71,9 +71,9 @@ cdef class SimulatedWorker:
         self.host = host
         if settings.worker_policy in PLAIN_ORDERS:
             self.policy = PLAIN
-            self.plain = PLAIN_ORDERS[settings.worker_policy]()
-            self.ask = self.prefix_hit
-            self.requests = [None] * columns.samples
+            self.plain = OrderedQueue(
+                PLAIN_ORDERS[settings.worker_policy](), columns.workload, model.times, self.ask
+            )
         else:
             self.policy = WORKER_POLICIES.index(settings.worker_policy)
         self.times = step_times(model.times)
@@ -112,7 +112,7 @@ cdef class SimulatedWorker:
         if self.residency is not None:
             self.residency.arrived(sample)
         if self.policy == PLAIN:
-            self.tell_arrival(sample, turn, t)
+            self.plain.arrived(sample, turn, t)
         if self.operation == IDLE:
             return self.next_step(t)
         if self.operation == DECODE and not self.full and <long long>self.running.size() < self.max_running:
@@ -227,7 +227,7 @@ cdef class SimulatedWorker:
         if self.residency is not None:
             self.residency.finished(sample)
         if self.policy == PLAIN:
-            self.plain.ended(self.requests[sample], t)
+            self.plain.ended(sample, t)
         return self.host.finished(sample, t)
 
     cdef int next_step(self, double t) except -1:
@@ -330,7 +330,7 @@ cdef class SimulatedWorker:
                     self.prefix_policy.admitted((<Waiting>waiting[place]).label)
             elif self.policy == PLAIN:
                 for place in range(admitted):
-                    self.plain.admitted(self.requests[(<Waiting>waiting[place]).index], self.now_s)
+                    self.plain.admitted((<Waiting>waiting[place]).index, self.now_s)
             del waiting[:admitted]
         if self.policy == PLAIN:
             self.plain.prefilled(self.new_tokens)
@@ -405,32 +405,16 @@ cdef class SimulatedWorker:
 
     # --- orders in plain Python
 
-    cdef int tell_arrival(self, int sample, long long turn, double t) except -1:
-        cdef Columns columns = self.columns
-        cdef object request = Request(
-            sample, columns.labels[sample], t, columns.prompt[turn], columns.group[sample], columns.shared[sample]
-        )
-        self.requests[sample] = request
-        self.plain.arrived(request)
-        return 0
-
-    def prefix_hit(self, request):
-        """What the order of this worker asks in the midst of a pass."""
-        cdef long long hit = self.match(request.sample)
-        self.asked_s += self.times.match + self.times.match_token * hit
-        return hit
+    def ask(self, int sample):
+        """What an order in plain Python asks in the midst of a pass: the prefix hit of a waiting sample."""
+        return self.match(sample)
 
     cdef double order_plainly(self) except -1:
-        cdef Waiting waiting
+        cdef Waiting request
         cdef dict queued = {}
-        cdef list requests = []
-        cdef object order
-        self.asked_s = 0.0
-        for waiting in self.waiting:
-            queued[waiting.index] = waiting
-            requests.append(self.requests[waiting.index])
-        order = self.plain.arrange(requests, self.ask, self.now_s)
-        if order is None:
-            return self.asked_s
-        self.waiting = [queued[request.sample] for request in order]
-        return self.asked_s + self.times.queue_entry * len(queued)
+        cdef double cost
+        for request in self.waiting:
+            queued[request.index] = request
+        samples, cost = self.plain.arrange(list(queued), self.now_s)
+        self.waiting = [queued[sample] for sample in samples]
+        return cost

@@ -10,7 +10,7 @@ from coresched.core.reference import ReferencePrefixPolicy, ReferenceWaiting
 from coresched.lab.simulator.evictions.eviction import Eviction
 from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
-from coresched.lab.simulator.orders.order import Order, Request
+from coresched.lab.simulator.orders.queue import OrderedQueue
 from coresched.lab.simulator.orders.registry import PLAIN_ORDERS
 from coresched.lab.simulator.settings import RESIDENCY_POLICIES
 from coresched.lab.simulator.twin.pools import CachePools
@@ -79,10 +79,9 @@ class SimulatedWorker:
         self.residency: Residency | None = None
         if self.policy in RESIDENCY_POLICIES:
             self.residency = Residency(workload, self.pools, guarded=self.policy == "routing-residency")
-        self.plain: Order | None = None
+        self.plain: OrderedQueue | None = None
         if self.policy in PLAIN_ORDERS:
-            self.plain = PLAIN_ORDERS[self.policy]()
-        self.requests: dict[int, Request] = {}  # where the order is plain
+            self.plain = OrderedQueue(PLAIN_ORDERS[self.policy](), workload, self.times, self._ask)
         self.now_s = 0.0
         self.waiting: list[Queued] = []
         self.entered = 0
@@ -116,7 +115,7 @@ class SimulatedWorker:
         if self.residency is not None:
             self.residency.arrived(sample)
         if self.plain is not None:
-            self._tell_arrival(self.plain, sample, turn, t)
+            self.plain.arrived(sample, turn, t)
         if self.operation == IDLE:
             self._next_step(t)
         elif self.operation == DECODE and not self.full and len(self.running) < self.memory.max_running:
@@ -211,7 +210,7 @@ class SimulatedWorker:
         if self.residency is not None:
             self.residency.finished(sample)
         if self.plain is not None:
-            self.plain.ended(self.requests.pop(sample), t)
+            self.plain.ended(sample, t)
         self.finished(sample, t)
 
     def _tick(self) -> None:
@@ -313,7 +312,7 @@ class SimulatedWorker:
                 self.prefix_policy.admitted(request.label)
         if self.plain is not None:
             for request in self.waiting[:admitted]:
-                self.plain.admitted(self.requests[int(request.id)], self.now_s)
+                self.plain.admitted(int(request.id), self.now_s)
             self.plain.prefilled(new_tokens)
         del self.waiting[:admitted]
         return cost, new_tokens, attended
@@ -333,7 +332,9 @@ class SimulatedWorker:
 
     def _match(self, request: Queued) -> int:
         """Query the prefix cache, which refreshes the entry."""
-        sample = int(request.id)
+        return self._ask(int(request.id))
+
+    def _ask(self, sample: int) -> int:
         self.pools.touch(sample)
         return self.pools.hit(sample, self.workload.prompt_tokens[self.turn_of[sample]])
 
@@ -357,7 +358,10 @@ class SimulatedWorker:
             self.entered = 0
             return times.queue_entry_s * count
         if self.plain is not None:
-            return self._order_plainly(self.plain)
+            queued = {int(request.id): request for request in self.waiting}
+            samples, cost = self.plain.arrange(list(queued), self.now_s)
+            self.waiting = [queued[sample] for sample in samples]
+            return cost
         if self.policy == "fcfs" or (self.policy == "lpm" and count > LPM_FALLBACK_QUEUE):
             return 0.0
         hits = [self._match(request) for request in self.waiting]
@@ -372,35 +376,6 @@ class SimulatedWorker:
         order = sorted(range(count), key=keys.__getitem__)
         self.waiting = [self.waiting[position] for position in order]
         return cost
-
-    def _order_plainly(self, plain: Order) -> float:
-        times = self.times
-        cost = 0.0
-
-        def prefix_hit(request: Request) -> int:
-            nonlocal cost
-            hit = self._match(queued[request.sample])
-            cost += times.match_s + times.match_token_s * hit
-            return hit
-
-        queued = {int(request.id): request for request in self.waiting}
-        order = plain.arrange([self.requests[sample] for sample in queued], prefix_hit, self.now_s)
-        if order is None:
-            return cost
-        self.waiting = [queued[request.sample] for request in order]
-        return cost + times.queue_entry_s * len(queued)
-
-    def _tell_arrival(self, plain: Order, sample: int, turn: int, t: float) -> None:
-        workload = self.workload
-        self.requests[sample] = Request(
-            sample,
-            workload.labels[sample],
-            t,
-            workload.prompt_tokens[turn],
-            workload.group[sample],
-            workload.shared_tokens[sample],
-        )
-        plain.arrived(self.requests[sample])
 
     def _depth_first_keys(self, hits: list[int]) -> list[tuple[int, int]]:
         """dfs-weight: the prefix-tree branch with most waiting requests first, unmatched requests last.
