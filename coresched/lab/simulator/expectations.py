@@ -24,7 +24,7 @@ def expected_lengths(workload: Workload, settings: RunSettings, times: StepTimes
 
 
 def lengths_alone_s(workload: Workload, times: StepTimes) -> list[float]:
-    """Seconds of each sample with a worker and the environment to itself, but for attention to its context."""
+    """Seconds of each sample with a worker and the environment to itself, attention left out."""
     step_s = times.decode_step_s + times.decode_sequence_s
     request_s = times.turnaround_s + times.prefill_batch_s + times.prefill_request_s
     lengths = []
