@@ -6,6 +6,7 @@ took their mean.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
@@ -21,6 +22,7 @@ import msgspec
 from coresched.batch.admission import check_expected
 from coresched.core.checks import check_label
 from coresched.errors import InputError
+from coresched.files import write_whole
 
 Unit = Literal["seconds", "output_tokens", "turns"]
 UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
@@ -122,6 +124,12 @@ def read_history(path: str | os.PathLike[str]) -> History:
         raise InputError(f"history {str(path)!r} has no line; write it with `coresched trace history`")
     means = {task: fmean(several) for task, several in lengths.items()}
     return History(means, f"history {str(path)!r}")
+
+
+def write_history(path: Path, lengths: Mapping[str, float], unit: Unit, field: str) -> None:
+    """Write a history file, whole or not at all. Raises InputError naming ``field`` when it cannot be."""
+    lines = [json.dumps({"task": task, unit: length}) + "\n" for task, length in lengths.items()]
+    write_whole(path, "".join(lines), field)
 
 
 def _entry(line: bytes, place: str) -> tuple[str, Unit, float]:

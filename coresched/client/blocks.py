@@ -111,9 +111,9 @@ class BatchBase:
         sample that it does not know counts with the median of the others. Samples that are entered while
         slots are free are admitted at once.
 
-        `environment_concurrency` (C_E, at least 1, or None for no cap) environment
-        stages run at a time, in the order of `environment_policy`: "fcfs", first come, first served, or
-        "caas", ascending `(floor(a / band_s), -turns, floor(mean turn duration / bucket_s), entry)`, where a
+        `environment_concurrency` (C_E, at least 1, or None for no cap) environment stages run at a time, in
+        the order of `environment_policy`: "fcfs", first come, first served, or "caas", ascending
+        `(floor(a / band_s), -turns, floor(mean turn duration / bucket_s), entry)`, where a
         is seconds from the batch's first sample to the request. `resident_concurrency` (C_R, at least 1, or
         None for no cap) samples are inside `sample.resident()` at a time, first come, first served. With
         `workers` (names, or a mapping from name to weight) every turn is routed by its sample's id: to its
