@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+from coresched.batch.history import Given
 from coresched.batch.records import BatchSummary
 from coresched.client.connect import connect
 from coresched.client.embedded import Batch
@@ -42,6 +43,8 @@ class Gate:
         load_bound: float | None = None,
         router: RouterName | None = None,
         resident_concurrency: int | None = None,
+        admission_policy: Literal["submission", "longest-expected-first"] = "submission",
+        history: Given | None = None,
         record: str | os.PathLike[str] | None = None,
         service: str | None = None,
         batch: str | None = None,
@@ -72,6 +75,8 @@ class Gate:
                 load_bound=1.25 if load_bound is None else load_bound,
                 router="lbch" if router is None else router,
                 resident_concurrency=resident_concurrency,
+                admission_policy=admission_policy,
+                history=history,
                 record=record,
             )
         else:
@@ -91,6 +96,8 @@ class Gate:
                 band_s=band_s,
                 bucket_s=bucket_s,
                 resident_concurrency=resident_concurrency,
+                admission_policy=admission_policy,
+                history=history,
                 record=record,
                 ca=ca,
                 certificate=certificate,
