@@ -39,6 +39,8 @@ LOAD_BOUNDED: Final = ("lbch", "prefix-hash", "prefix-hash-strict", "bounded-rin
 """The routers that ``load_bound`` is for."""
 ENVIRONMENT_POLICIES: Final[tuple[EnvironmentPolicy, ...]] = get_args(EnvironmentPolicy)
 ADMISSION_POLICIES: Final[tuple[AdmissionPolicy, ...]] = get_args(AdmissionPolicy)
+ONLY_SIMULATED: Final = (*get_args(PlainEnvironment), *get_args(PlainAdmission))
+"""Orders of environment jobs and of samples that no batch of coresched can have."""
 
 MOST_WORKERS: Final = 1024
 MOST: Final = 10**9

@@ -13,8 +13,14 @@ import msgspec
 import pytest
 
 from coresched.cli.main import main
+from coresched.lab.policies import LEFT_OUT
 from coresched.lab.simulator.model import load_worker_model
-from coresched.lab.simulator.settings import ENVIRONMENT_POLICIES, ROUTERS, WORKER_POLICIES
+from coresched.lab.simulator.settings import (
+    ADMISSION_POLICIES,
+    ENVIRONMENT_POLICIES,
+    ROUTERS,
+    WORKER_POLICIES,
+)
 from coresched.trajectory.generator import generate
 from coresched.trajectory.writer import write_trajectories
 
@@ -49,8 +55,10 @@ def test_every_policy_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_.value.code == 0
     lines = capsys.readouterr().out.splitlines()
     named = [line.split()[0] for line in lines if line.startswith("  ")]
-    assert named == [*ROUTERS, *WORKER_POLICIES, *ENVIRONMENT_POLICIES]
-    assert [line for line in lines if not line.startswith("  ")] == ["routing:", "worker:", "environment:"]
+    left_out = [system for system, *_ in LEFT_OUT]
+    assert named == [*ADMISSION_POLICIES, *ROUTERS, *WORKER_POLICIES, *ENVIRONMENT_POLICIES, *left_out]
+    kinds = ["admission:", "routing:", "worker:", "environment:"]
+    assert [line for line in lines if not line.startswith("  ")] == [*kinds, "left out, not found precisely:"]
 
 
 def test_simulate_json_is_the_comparison_and_nothing_else(
