@@ -1,35 +1,59 @@
-"""The order in which the samples of a batch are admitted.
+"""The order in which samples of a batch are admitted, and in which those that were offered are taken up.
 
 By submission, or the longest expected first: a batch ends with its last sample, and a long one that begins late
 runs on alone (the LPT rule of R. L. Graham, Bounds on multiprocessing timing anomalies, 1969). A sample of which
-nothing is expected counts with the median of what was expected so far of the others: it is neither kept for the
+nothing is expected counts with the median of what was expected of the others so far: it is neither kept for the
 end, where a long one would do the most harm, nor does it push back those that are known to be long.
 """
 
 cimport cython
-from libc.math cimport isnan
+from libc.math cimport NAN, isnan
 
 from heapq import heappop, heappush, heappushpop
 
-from coresched.batch.sample cimport WAITING
+from coresched.core.checks cimport check_finite
 
 cdef tuple POLICIES = ("submission", "longest-expected-first")
 
 
+def check_expected(expected):
+    """What is expected of a sample: a finite number of at least 0, or None. Raises TypeError or ValueError."""
+    if expected is not None and check_finite(expected, "expected") < 0:
+        raise ValueError(f"expected must be at least 0, got {expected!r}")
+
+
+@cython.final
+cdef class Entry:
+    """One sample in an order; `item` is what it was added as. Made by `AdmissionOrder.add`."""
+
+    def __init__(self):
+        raise TypeError("an Entry is made by AdmissionOrder.add, not directly")
+
+
 @cython.final
 cdef class AdmissionOrder:
-    """The samples that wait for admission, for compiled callers. Every step takes O(log samples) amortised.
+    """AdmissionOrder(policy)\n--\n
+    Samples that wait, in the order of ``policy``: "submission" or "longest-expected-first". Its length is their
+    number.
 
-    ``policy`` is "submission" or "longest-expected-first". Under both, a sample that was passed by the order, put
-    back and submitted again goes first, by its first place. Equal expectations go by place. The median is the upper
-    one of the batch's expectations, those of samples admitted long ago too. Raises ValueError for another policy.
+    Submission order is that of `add`, also of samples that left it and were put back. Longest expected first goes
+    by the lengths that `add` was told, equal ones by submission. A sample without one has the upper median of all
+    that were told so far; a sample that was taken and put back goes before all that never were, such by submission.
+    Every step takes O(log samples), amortised. Raises ValueError for another policy.
+
+    >>> order = AdmissionOrder("longest-expected-first")
+    >>> short, unknown, long = order.add("short", 2), order.add("unknown"), order.add("long", 30.0)
+    >>> order.take(order.first())
+    >>> order.first().item
+    'unknown'
     """
 
-    def __cinit__(self, policy):
+    def __init__(self, policy):
         if policy not in POLICIES:
             raise ValueError(
                 f'admission_policy must be "submission" or "longest-expected-first", got {policy!r}'
             )
+        self.policy = policy
         self._longest_first = policy == "longest-expected-first"
         self._plain = []
         self._expected = []
@@ -37,59 +61,84 @@ cdef class AdmissionOrder:
         self._shorter = []
         self._longer = []
 
-    cdef int enter(self, Sample sample) except -1:
-        """A new sample, with its place and what is expected of it."""
-        sample.listed = True
-        if self._longest_first and not isnan(sample.expected):
-            self._note(sample.expected)
-            heappush(self._expected, (-sample.expected, sample.place, sample))
-        else:
-            self._plain.append(sample)
-        return 0
+    def __len__(self):
+        return self._waiting
 
-    cdef int enter_again(self, Sample sample) except -1:
-        """A sample that was put back waits again: in its place if that is still ahead, else before all others."""
-        if not sample.listed:
-            sample.listed = True
-            heappush(self._again, (sample.place, sample))
-        return 0
+    cpdef Entry add(self, object item, object expected=None):
+        """A new sample waits. ``expected`` is how long it will be, in any one unit, or None.
 
-    cdef Sample next(self):
-        """The next sample that waits, which is no longer listed; None without one."""
-        cdef Sample sample, plain, expected
-        # Who does not wait any more is stepped over, once.
+        Raises TypeError or ValueError for what is no such number.
+        """
+        check_expected(expected)
+        cdef Entry entry = Entry.__new__(Entry)
+        entry.item = item
+        entry.place = self._places
+        entry.expected = NAN
+        if expected is not None and self._longest_first:
+            entry.expected = expected
+            self._note(entry.expected)
+        self._places += 1
+        self._list(entry)
+        return entry
+
+    cpdef object take(self, Entry entry):
+        """The sample, which waits, is let in."""
+        self.discard(entry)
+        entry.taken = True
+
+    cpdef object discard(self, Entry entry):
+        """The sample, which waits, does so no more; put back, it has its place again."""
+        entry.waiting = False
+        self._waiting -= 1
+
+    cpdef object put_back(self, Entry entry):
+        """The sample, which does not wait, does so again."""
+        self._list(entry)
+
+    cpdef Entry first(self):
+        """The first that waits; None if there is none."""
+        cdef Entry plain = None, expected = None, again
+        # Who left stays where it lies until it comes to the front.
         while self._again:
-            sample = <Sample>(<tuple>heappop(self._again))[1]
-            sample.listed = False
-            if sample.state == WAITING:
-                return sample
-        plain = expected = None
-        while self._next < len(self._plain):
-            plain = <Sample>self._plain[self._next]
-            if plain.state == WAITING:
+            again = <Entry>(<tuple>self._again[0])[1]
+            if again.waiting:
+                return again
+            again.in_again = False
+            heappop(self._again)
+        while self._plain:
+            plain = <Entry>(<tuple>self._plain[0])[1]
+            if plain.waiting and not plain.in_again:
                 break
-            plain.listed = False
-            self._next += 1
+            plain.in_order = False
+            heappop(self._plain)
             plain = None
         while self._expected:
-            expected = <Sample>(<tuple>self._expected[0])[2]
-            if expected.state == WAITING:
+            expected = <Entry>(<tuple>self._expected[0])[2]
+            if expected.waiting and not expected.in_again:
                 break
-            expected.listed = False
+            expected.in_order = False
             heappop(self._expected)
             expected = None
-        if expected is not None and (plain is None or self._before(expected, plain)):
-            heappop(self._expected)
-            sample = expected
-        elif plain is not None:
-            self._next += 1
-            sample = plain
-        else:
-            return None
-        sample.listed = False
-        return sample
+        if expected is None or (plain is not None and not self._before(expected, plain)):
+            return plain
+        return expected
 
-    cdef bint _before(self, Sample expected, Sample plain) except -1:
+    cdef int _list(self, Entry entry) except -1:
+        entry.waiting = True
+        self._waiting += 1
+        if entry.taken and self._longest_first:
+            if not entry.in_again:
+                entry.in_again = True
+                heappush(self._again, (entry.place, entry))
+        elif not entry.in_order:
+            entry.in_order = True
+            if isnan(entry.expected):
+                heappush(self._plain, (entry.place, entry))
+            else:
+                heappush(self._expected, (-entry.expected, entry.place, entry))
+        return 0
+
+    cdef bint _before(self, Entry expected, Entry plain) except -1:
         """Whether a sample goes before one of which nothing is expected."""
         cdef double median = self._longer[0]
         if expected.expected == median:

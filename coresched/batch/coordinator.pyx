@@ -7,8 +7,8 @@ time is an argument, nothing waits and nothing is executed here.
 """
 
 cimport cython
-from libc.math cimport NAN
 
+from coresched.batch.admission import check_expected
 from coresched.batch.records import BatchSummary
 from coresched.core.checks cimport check_finite, check_label
 
@@ -57,23 +57,19 @@ cdef class Coordinator(BatchSteps):
         ``expected`` is how long the sample is expected to be, 0 or more, in a unit that is the same for the whole
         batch: seconds, turns or tokens; None where nothing is known. Submission order does not read it.
 
-        One that was put back has its old place again, before all that were not admitted meanwhile, and begins
-        a fresh trajectory: its times are those of the new attempt, while what is expected of it stays what its first
-        submit said. Raises ValueError for any other known name, and for an ``expected`` that is negative or not
+        One that was put back has its old place again, one that had been admitted before all that were not, and
+        begins a fresh trajectory: its times are those of the new attempt, while what is expected of it stays what its
+        first submit said. Raises ValueError for any other known name, and for an ``expected`` that is negative or not
         finite.
         """
         cdef Sample known
-        cdef double length = NAN
-        if expected is not None:
-            length = check_finite(expected, "expected")
-            if length < 0:
-                raise ValueError(f"expected must be at least 0, got {expected!r}")
+        check_expected(expected)
         sample = check_label(sample, "sample")
         known = self._by_name.get(sample)
         if known is not None and known.state == RETURNED:
             self.renew(known, check_finite(now, "now"))
         else:
-            self.enroll(sample, check_finite(now, "now"), length)
+            self.enroll(sample, check_finite(now, "now"), expected)
 
     def admit(self, now):
         """Admit the samples that C_S allows; their names, in the order of the policy."""

@@ -1,5 +1,7 @@
 cimport cython
 
+from coresched.batch.admission cimport Entry
+
 cdef enum Stage:
     WAITING
     ADMITTED
@@ -17,9 +19,7 @@ cdef class Sample:
     cdef readonly str name
     cdef public int index  # the caller's own; 0 until set
     cdef Stage state
-    cdef Py_ssize_t place  # in submission order, kept when it is put back
-    cdef double expected   # its length in any one unit; NaN where nothing is expected
-    cdef bint listed       # whether it is in the admission order
+    cdef Entry entry   # in the admission order
     cdef double submitted_at
     cdef double admitted_at   # this and the times below: NaN until they come
     cdef double finished_at

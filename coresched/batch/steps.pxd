@@ -1,11 +1,10 @@
-from coresched.batch.admission cimport AdmissionOrder
+from coresched.batch.admission cimport AdmissionOrder, Entry
 from coresched.batch.resident cimport ResidentSlots
 from coresched.batch.sample cimport Sample, Stage
 from coresched.core.chain cimport ChainAdvancingQueue
 
 
 cdef class BatchSteps:
-    cdef readonly Py_ssize_t waiting
     cdef readonly Py_ssize_t admitted
     cdef readonly Py_ssize_t environment_queued
     cdef readonly Py_ssize_t environment_running
@@ -16,7 +15,6 @@ cdef class BatchSteps:
     cdef readonly double bucket_s
     cdef readonly object environment_concurrency
     cdef readonly str environment_policy
-    cdef readonly str admission_policy
     cdef readonly object resident_concurrency
     cdef Py_ssize_t _sample_slots
     cdef Py_ssize_t _environment_slots
@@ -29,8 +27,8 @@ cdef class BatchSteps:
     cdef double _begun
     cdef double _now
 
-    # next_admission, next_dispatch and next_resident return None when there is none; expected: NaN for none.
-    cdef Sample enroll(self, str name, double now, double expected=*)
+    # next_admission, next_dispatch and next_resident return None when there is none.
+    cdef Sample enroll(self, str name, double now, object expected=*)
     cdef Sample next_admission(self, double now)
     cdef int begin_inference(self, Sample sample, double now) except -1
     cdef int end_inference(self, Sample sample, double now) except -1

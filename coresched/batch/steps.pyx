@@ -48,7 +48,6 @@ cdef class BatchSteps:
         if environment_policy not in ("fcfs", "caas"):
             raise ValueError(f'environment_policy must be "fcfs" or "caas", got {environment_policy!r}')
         self._order = AdmissionOrder(admission_policy)
-        self.admission_policy = admission_policy
         self.environment_concurrency = environment_concurrency
         self.environment_policy = environment_policy
         self._by_depth = environment_policy == "caas"
@@ -72,6 +71,16 @@ cdef class BatchSteps:
         return self._sample_slots
 
     @property
+    def admission_policy(self):
+        """The order in which waiting samples are admitted."""
+        return self._order.policy
+
+    @property
+    def waiting(self):
+        """Samples that wait for admission."""
+        return self._order._waiting
+
+    @property
     def resident_queued(self):
         """Samples that wait for a resident slot."""
         return self._residents.queued
@@ -81,22 +90,19 @@ cdef class BatchSteps:
         """Samples that hold a resident slot, at most C_R."""
         return self._residents.held
 
-    cdef Sample enroll(self, str name, double now, double expected=NAN):
+    cdef Sample enroll(self, str name, double now, object expected=None):
         cdef Sample sample
         self._check_time(now)
         if name in self._by_name:
             raise ValueError(f"sample must be new to the batch, got {name!r}, which was submitted before")
         sample = Sample.__new__(Sample)
         sample.name = name
-        sample.place = len(self._samples)
-        sample.expected = expected
+        sample.entry = self._order.add(sample, expected)
         if not self._samples:
             self._begun = now
         self._samples.append(sample)
         self._by_name[name] = sample
         sample.begin(now)
-        self._order.enter(sample)
-        self.waiting += 1
         self._now = now
         return sample
 
@@ -104,24 +110,26 @@ cdef class BatchSteps:
         self._check(sample, RETURNED, "submit", now)
         self.returned -= 1
         sample.begin(now)
-        self._order.enter_again(sample)
-        self.waiting += 1
+        self._order.put_back(sample.entry)
         return 0
 
     cdef Sample next_admission(self, double now):
+        cdef Entry entry
         cdef Sample sample
         self._check_time(now)
         self._now = now
         if self.admitted >= self._sample_slots:
             return None
-        sample = self._order.next()
-        if sample is not None:
-            sample.state = ADMITTED
-            sample.admitted_at = now
-            sample.waited_s = now - sample.submitted_at
-            sample.admissions += 1
-            self.waiting -= 1
-            self.admitted += 1
+        entry = self._order.first()
+        if entry is None:
+            return None
+        self._order.take(entry)
+        sample = <Sample>entry.item
+        sample.state = ADMITTED
+        sample.admitted_at = now
+        sample.waited_s = now - sample.submitted_at
+        sample.admissions += 1
+        self.admitted += 1
         return sample
 
     cdef int begin_inference(self, Sample sample, double now) except -1:
@@ -288,7 +296,7 @@ cdef class BatchSteps:
         """Give up whatever an unfinished sample holds or waits for."""
         self._check_time(now)
         if sample.state == WAITING:
-            self.waiting -= 1
+            self._order.discard(sample.entry)
             sample.waited_s = now - sample.submitted_at
         elif sample.state == RETURNED:
             self.returned -= 1

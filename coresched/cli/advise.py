@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from coresched.batch.history import read_history
 from coresched.cli.parser import CommandParser, add_command, count, number
 from coresched.cli.terminal import stdout_console
 from coresched.errors import InputError
@@ -59,7 +60,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="what is set today: sample-concurrency, state-ratio, routing, load-bound, worker-policy, "
+        help="what is set today: sample-concurrency, admission-policy, state-ratio, routing, load-bound, worker-policy, "
         "label-capacity, environment-policy, band-s, bucket-s (default: one limit for samples and "
         "environments, the engine's pools, fcfs, a cache-aware router); repeat for each",
     )
@@ -68,6 +69,20 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         type=number(at_least=0),
         metavar="S",
         help="assume this duration where a trace does not have one (default: refuse the trace)",
+    )
+    parser.add_argument(
+        "--history",
+        type=Path,
+        metavar="FILE",
+        help="a file of `coresched trace history`: try admission by it, too",
+    )
+    parser.add_argument(
+        "--expectation-noise",
+        type=number(at_least=0),
+        default=0.6,
+        metavar="SIGMA",
+        help="how wrong the history is about this batch: the standard deviation of the logarithm of expected "
+        "over true length (default %(default)s)",
     )
     parser.add_argument(
         "--orders",
@@ -86,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.orders < LEAST_SEEDS:
         raise InputError(f"--orders {args.orders} is too few for an interval; give at least {LEAST_SEEDS}")
+    if args.history is not None:
+        read_history(args.history)
     trajectories = load_trajectories(args.traces)
     model = load_worker_model(args.worker_model)
     with Console(stderr=True).status("simulating ...") as status:
@@ -97,6 +114,8 @@ def run(args: argparse.Namespace) -> int:
             as_it_is=args.as_it_is,
             orders=args.orders,
             absent_environment_s=args.absent_environment_s,
+            history=None if args.history is None else str(args.history),
+            expectation_noise=args.expectation_noise,
             ran=lambda runs: status.update(f"simulating ... {runs} runs"),
         )
     if args.json:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coresched.cli import trace_import
+from coresched.cli import trace_history, trace_import
 from coresched.cli.parser import CommandParser, count, integer
 from coresched.cli.terminal import bar, stdout_console
 from coresched.trajectory.generator import PROFILES, generate
@@ -36,7 +36,7 @@ def add_parser(commands: "Subparsers[CommandParser]") -> None:
         "generate traces.",
     )
     subcommands = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", required=True)
-    for add in (_add_show, _add_import, _add_generate):
+    for add in (_add_show, _add_import, _add_history, _add_generate):
         add(subcommands)
 
 
@@ -78,6 +78,11 @@ def _add_show(subcommands: "Subparsers[CommandParser]") -> None:
 def _add_import(subcommands: "Subparsers[CommandParser]") -> None:
     summary = "write recordings of agent harnesses and serving systems as a trace"
     _add_subcommand(subcommands, "import", trace_import.run, summary, "").filled_by(trace_import.fill)
+
+
+def _add_history(subcommands: "Subparsers[CommandParser]") -> None:
+    summary = "how long each task took, for admission by history"
+    _add_subcommand(subcommands, "history", trace_history.run, summary, "").filled_by(trace_history.fill)
 
 
 def _add_generate(subcommands: "Subparsers[CommandParser]") -> None:

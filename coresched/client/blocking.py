@@ -168,7 +168,9 @@ class Batch(BatchBase):
         return Sample(self._local, self._local.claim(id))
 
     def submit(self, ids: Iterable[str]) -> None:
-        """Make samples known, in order, for `admissions` to take up; those known already stay as they are.
+        """Make samples known, for `admissions` to take up in the order of admission.
+
+        Those known already stay as they are.
 
         Raises TypeError or ValueError for an id that is no label, before any is submitted.
         """

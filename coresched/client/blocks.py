@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal, Protocol
 
 from coresched.batch.coordinator import Coordinator
+from coresched.batch.history import Given, history_of
 from coresched.batch.records import BatchSummary
 from coresched.client.errors import LeaseExpiredError
 from coresched.client.local import BatchReport, LocalBatch, Waiter
@@ -100,12 +101,19 @@ class BatchBase:
         load_bound: float = 1.25,
         resident_concurrency: int | None = None,
         record: str | os.PathLike[str] | None = None,
+        admission_policy: Literal["submission", "longest-expected-first"] = "submission",
+        history: Given | None = None,
     ) -> None:
         """
-        `sample_concurrency` (C_S, at least 1) samples are admitted and unfinished at a time, in the order in
-        which they were entered. `environment_concurrency` (C_E, at least 1, or None for no cap) environment
-        stages run at a time, in the order of `environment_policy`: "fcfs", first come, first served, or
-        "caas", ascending `(floor(a / band_s), -turns, floor(mean turn duration / bucket_s), entry)`, where a
+        `sample_concurrency` (C_S, at least 1) samples are admitted and unfinished at a time, in the order of
+        `admission_policy`: "submission", as they were entered, or "longest-expected-first" by `history`: a
+        file of `coresched trace history`, or a mapping from sample id or task to a length in any one unit. A
+        sample that it does not know counts with the median of the others. Samples that are entered while
+        slots are free are admitted at once.
+
+        `environment_concurrency` (C_E, at least 1, or None for no cap) environment stages run at a time, in
+        the order of `environment_policy`: "fcfs", first come, first served, or "caas", ascending
+        `(floor(a / band_s), -turns, floor(mean turn duration / bucket_s), entry)`, where a
         is seconds from the batch's first sample to the request. `resident_concurrency` (C_R, at least 1, or
         None for no cap) samples are inside `sample.resident()` at a time, first come, first served. With
         `workers` (names, or a mapping from name to weight) every turn is routed by its sample's id: to its
@@ -123,6 +131,7 @@ class BatchBase:
             band_s=band_s,
             bucket_s=bucket_s,
             resident_concurrency=resident_concurrency,
+            admission_policy=admission_policy,
         )
         router = LoadBoundedRouter([] if workers is None else workers, load_bound=load_bound)
         if workers is not None and not router.workers():
@@ -133,7 +142,10 @@ class BatchBase:
             sample_concurrency, environment_concurrency, environment_policy, float(band_s), float(bucket_s)
         )
         self._local = LocalBatch(
-            coordinator, None if workers is None else router, BatchRecord(record, options)
+            coordinator,
+            None if workers is None else router,
+            BatchRecord(record, options),
+            history_of(admission_policy, history),
         )
 
     def report(self) -> BatchReport:

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from coresched.batch.history import Given
+
 if TYPE_CHECKING:
     from coresched.client.remote import async_batch, blocking_batch
 
@@ -29,6 +31,8 @@ def connect(
     workers: None = None,
     load_bound: None = None,
     resident_concurrency: int | None = None,
+    admission_policy: Literal["submission", "longest-expected-first"] = "submission",
+    history: Given | None = None,
 ) -> async_batch.RemoteBatch:
     """The batch of that name at the service, opened if it is not there: `async with connect(...) as batch`.
 
@@ -38,6 +42,7 @@ def connect(
     silent for `grace_s` (1 to 3600 seconds) has left, and what it held goes to others; a service that does
     not answer for so long is given up. With `keep_open` the batch stays when its last process leaves, until
     it is closed. `token`, `ca`, `certificate` and `key` are as in `coresched.client.credentials`.
+    `history` is this process's own: what it submits is admitted by it, in whatever process.
     `record` is a folder for the times of this process, by its own clock, as with `coresched.Batch`.
 
     Raises TypeError or ValueError for a bad option or target; entering it raises ValueError if the service
@@ -58,6 +63,8 @@ def connect(
         grace_s,
         keep_open,
         resident_concurrency,
+        admission_policy,
+        history,
     )
     connection = Connection(target=target, token=token, ca=ca, certificate=certificate, key=key)
     connection.check()
@@ -83,6 +90,8 @@ def connect_blocking(
     workers: None = None,
     load_bound: None = None,
     resident_concurrency: int | None = None,
+    admission_policy: Literal["submission", "longest-expected-first"] = "submission",
+    history: Given | None = None,
 ) -> blocking_batch.RemoteBatch:
     """The same as `coresched.connect`, for threads: `with connect(...) as batch`."""
     from coresched.client.remote.blocking_batch import RemoteBatch
@@ -99,6 +108,8 @@ def connect_blocking(
         grace_s,
         keep_open,
         resident_concurrency,
+        admission_policy,
+        history,
     )
     connection = Connection(target=target, token=token, ca=ca, certificate=certificate, key=key)
     connection.check()

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from coresched.batch.coordinator import Coordinator
+from coresched.batch.history import History
 from coresched.batch.records import BatchSummary, SampleTimes, TransitionError
 from coresched.client.errors import BatchClosedError as BatchClosedError
+from coresched.client.offers import Offers
 from coresched.client.turn import ROUTING_HEADER as ROUTING_HEADER
 from coresched.client.turn import SESSION_HEADER as SESSION_HEADER
 from coresched.core.checks import check_label, check_several
@@ -54,14 +55,16 @@ class LocalBatch:
         coordinator: Coordinator,
         router: LoadBoundedRouter | None,
         record: BatchRecord = NOT_RECORDED,
+        history: History | None = None,
     ) -> None:
         self.record = record
+        self._history = history
         self._coordinator = coordinator
         self._router = router
         self._lock = threading.Lock()
         self._waiters: dict[str, Waiter] = {}  # by sample: it waits for admission or a slot
         self._not_entered: set[str] = set()  # samples that exist but were not submitted yet
-        self._open: OrderedDict[str, None] = OrderedDict()  # offered, taken by nobody yet
+        self._offers = Offers(coordinator.admission_policy)
         self._seekers: list[Waiter] = []  # they wait for an offer, or for the end of all samples
         self._expired: set[str] = set()  # samples whose stage goes on without its slot
         self._opened_at: float | None = None
@@ -83,7 +86,7 @@ class LocalBatch:
             for name in self._coordinator.samples():
                 if self._coordinator.state(name) not in _ENDED:
                     self._coordinator.withdraw(name, now)
-            self._open.clear()
+            self._offers.clear()
             for waiter in self._waiters.values():
                 waiter.wake()
             self._waiters.clear()
@@ -94,8 +97,8 @@ class LocalBatch:
         name = check_label(name, "sample id")
         with self._lock:
             self._check_open()
-            if name in self._open:
-                del self._open[name]
+            if name in self._offers:
+                self._offers.take(name)
             elif name in self._not_entered or name in self._coordinator:
                 raise ValueError(
                     f"a sample id must be new to the batch, got {name!r} again; give a retry an id of its own"
@@ -114,8 +117,11 @@ class LocalBatch:
         with self._lock:
             now = self._now()
             self._waiters[name] = waiter
-            self._coordinator.submit(name, now)
+            self._coordinator.submit(name, now, self._expected(name))
             self._grant(now)
+
+    def _expected(self, name: str) -> float | None:
+        return None if self._history is None else self._history.expected(name)
 
     def leave(self, name: str, failed: bool) -> None:
         """End the sample, whatever it holds or waits for; nothing happens if it has ended already.
@@ -140,16 +146,17 @@ class LocalBatch:
                     self._wake_seekers()
 
     def offer(self, names: Iterable[str]) -> None:
-        """Make samples known for `seek` to take, in order; those known already stay as they are."""
+        """Make samples known for `seek` to take; those known already stay as they are."""
         checked = checked_ids(names)
         self.record.offered(checked)
         with self._lock:
             now = self._now()
             for name in checked:
                 if name not in self._not_entered and name not in self._coordinator:
-                    self._coordinator.submit(name, now)
+                    expected = self._expected(name)
+                    self._coordinator.submit(name, now, expected)
                     self._coordinator.put_back(name, now)
-                    self._open[name] = None
+                    self._offers.add(name, expected)
             self._wake_seekers()
 
     def seek(self, waiter: Waiter) -> str | None:
@@ -159,8 +166,9 @@ class LocalBatch:
         """
         with self._lock:
             now = self._now()
-            if self._open:
-                name, _ = self._open.popitem(last=False)
+            name = self._offers.first()
+            if name is not None:
+                self._offers.take(name)
                 self._waiters[name] = waiter
                 self._coordinator.submit(name, now)
                 self._grant(now)
@@ -180,8 +188,7 @@ class LocalBatch:
             now = self._now()
             self._waiters.pop(name, None)
             self._coordinator.put_back(name, now)
-            self._open[name] = None
-            self._open.move_to_end(name, last=False)
+            self._offers.put_back(name)
             self._grant(now)
             self._wake_seekers()
 

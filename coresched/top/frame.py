@@ -108,6 +108,8 @@ def _batch(batch: pb.BatchProgress, plain: bool) -> Iterator[RenderableType]:
         f"environments {batch.environment_running:,}{slots}",
         f"queued {batch.environment_queued:,}",
     ]
+    if options.admission_policy == pb.ADMISSION_POLICY_LONGEST_EXPECTED_FIRST:
+        facts.insert(1, "longest expected first")
     if batch.HasField("oldest_environment_wait_s"):
         facts.append(f"oldest wait {_time(batch.oldest_environment_wait_s)}")
     if options.HasField("resident_concurrency") or batch.resident or batch.resident_queued:

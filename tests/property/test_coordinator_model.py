@@ -39,7 +39,6 @@ IN_SLOT = {"admitted", "inference", "queued", "environment", "resident_queued"}
 class Modelled:
     submitted: float
     state: str = "waiting"
-    passed: bool = False  # whether the order went past its place, so that it goes first when it returns
     expected: float | None = None
     admissions: int = 0
     waited: float = 0.0
@@ -138,9 +137,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         before = self.samples[name]
         self.batch.submit(name, self.now)
         self.last = self.now
-        self.samples[name] = Modelled(
-            self.now, passed=before.passed, admissions=before.admissions, expected=before.expected
-        )
+        self.samples[name] = Modelled(self.now, admissions=before.admissions, expected=before.expected)
 
     @rule()
     def admit(self) -> None:
@@ -154,27 +151,21 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.samples[name].admitted = self.now
             self.samples[name].waited = self.now - self.samples[name].submitted
             self.samples[name].admissions += 1
-        self.pass_over(order, expected[-1:], free - len(expected))
 
     def admission_order(self) -> list[str]:
-        """All samples: those that were passed, by place, then the others in the order of the policy."""
+        """All samples, as if all waited."""
         names = list(self.samples)
         known = sorted(sample.expected for sample in self.samples.values() if sample.expected is not None)
         middle = known[len(known) // 2] if known else 0.0
 
         def key(name: str) -> tuple[bool, float, int]:
-            sample = self.samples[name]
+            sample, place = self.samples[name], names.index(name)
+            if not self.longest_first:
+                return False, 0.0, place
             length = middle if sample.expected is None else sample.expected
-            later = self.longest_first and not sample.passed
-            return not sample.passed, -length if later else 0.0, names.index(name)
+            return (False, 0.0, place) if sample.admissions else (True, -length, place)
 
         return sorted(names, key=key)
-
-    def pass_over(self, order: list[str], last: list[str], slots_left: int) -> None:
-        """Once a sample was admitted, nothing before it is ahead; with slots left over, nothing at all is."""
-        end = len(order) if slots_left else order.index(last[0]) + 1 if last else 0
-        for name in order[:end]:
-            self.samples[name].passed = True
 
     @rule()
     def dispatch(self) -> None:

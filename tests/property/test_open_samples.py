@@ -12,13 +12,13 @@ from coresched.service.batches.samples import OpenSamples, SampleRecord
 )
 def test_the_first_open_sample_is_that_of_a_search(steps: list[str], chance: object) -> None:
     records: list[SampleRecord] = []
-    opens = OpenSamples(records)
+    opens = OpenSamples("submission")
     for step in steps:
         taken = [record for record in records if not record.open]
         free = [record for record in records if record.open]
         if step == "append":
             records.append(SampleRecord(str(len(records)), len(records), 0.0))
-            opens.append()
+            opens.add(records[-1])
         elif step == "take first" and free:
             first = opens.first()
             assert first is free[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+from coresched.batch.history import Given
 from coresched.batch.records import BatchSummary
 from coresched.client.connect import connect
 from coresched.client.embedded import Batch
@@ -40,6 +41,8 @@ class Gate:
         workers: Iterable[str] | Mapping[str, float] | None = None,
         load_bound: float | None = None,
         resident_concurrency: int | None = None,
+        admission_policy: Literal["submission", "longest-expected-first"] = "submission",
+        history: Given | None = None,
         record: str | os.PathLike[str] | None = None,
         service: str | None = None,
         batch: str | None = None,
@@ -69,6 +72,8 @@ class Gate:
                 workers=workers,
                 load_bound=1.25 if load_bound is None else load_bound,
                 resident_concurrency=resident_concurrency,
+                admission_policy=admission_policy,
+                history=history,
                 record=record,
             )
         else:
@@ -88,6 +93,8 @@ class Gate:
                 band_s=band_s,
                 bucket_s=bucket_s,
                 resident_concurrency=resident_concurrency,
+                admission_policy=admission_policy,
+                history=history,
                 record=record,
                 ca=ca,
                 certificate=certificate,

@@ -25,6 +25,8 @@ _OPTIONS = (
         "resident_concurrency",
         "environment_policy",
         "band_s",
+        "admission_policy",
+        "history",
     ),
     *("bucket_s", "workers", "load_bound", "record", "service", "batch", "ca", "certificate", "key"),
 )
@@ -43,6 +45,7 @@ def process_gate(environment: Mapping[str, str] = os.environ) -> Gate | None:
     CORESCHED_SAMPLE_CONCURRENCY, without which none of the others may be set,
     CORESCHED_ENVIRONMENT_CONCURRENCY, CORESCHED_ENVIRONMENT_POLICY, CORESCHED_BAND_S, CORESCHED_BUCKET_S,
     CORESCHED_WORKERS (separated by commas), CORESCHED_LOAD_BOUND, CORESCHED_RESIDENT_CONCURRENCY,
+    CORESCHED_ADMISSION_POLICY, CORESCHED_HISTORY (a file of `coresched trace history`),
     CORESCHED_RECORD, CORESCHED_SERVICE, CORESCHED_BATCH, CORESCHED_CA, CORESCHED_CERTIFICATE, CORESCHED_KEY.
     One that is empty counts as not set.
 
@@ -95,13 +98,17 @@ def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:
         "environment_concurrency": read("environment_concurrency", _count, "a whole number of at least 1"),
         "resident_concurrency": read("resident_concurrency", _count, "a whole number of at least 1"),
         "environment_policy": read("environment_policy", _policy, "caas or fcfs"),
+        "admission_policy": read(
+            "admission_policy", _admission_policy, "submission or longest-expected-first"
+        ),
         "band_s": read("band_s", _positive, "a number of seconds above 0"),
         "bucket_s": read("bucket_s", _positive, "a number of seconds above 0"),
         "workers": read("workers", _names, "base URLs separated by commas, each once"),
         "load_bound": read("load_bound", _bound, "a number of at least 1"),
     }
     given |= {
-        name: read(name, str, "") for name in ("record", "service", "batch", "ca", "certificate", "key")
+        name: read(name, str, "")
+        for name in ("history", "record", "service", "batch", "ca", "certificate", "key")
     }
     options = {name: value for name, value in given.items() if value is not None}
     if not options:
@@ -119,6 +126,12 @@ def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:
         raise InputError(
             f"{PREFIX}{name} is a matter of the service (`coresched serve --worker`); leave it out, or "
             f"{PREFIX}SERVICE"
+        )
+    longest_first = options.get("admission_policy") == "longest-expected-first"
+    if longest_first != ("history" in options):
+        raise InputError(
+            f"{PREFIX}HISTORY, a file of `coresched trace history`, and "
+            f"{PREFIX}ADMISSION_POLICY=longest-expected-first go together; set both, or neither"
         )
     for name in ("batch", "ca", "certificate", "key"):
         if name in options and "service" not in options:
@@ -148,6 +161,12 @@ def _bound(text: str) -> float:
 
 def _policy(text: str) -> str:
     if text not in ("caas", "fcfs"):
+        raise ValueError
+    return text
+
+
+def _admission_policy(text: str) -> str:
+    if text not in ("submission", "longest-expected-first"):
         raise ValueError
     return text
 

@@ -16,7 +16,7 @@ from coresched.client.remote.attempts import ATTEMPT_S, CHANNEL_OPTIONS, delays
 from coresched.client.remote.batching import messages
 from coresched.client.remote.options import Connection
 from coresched.client.remote.records import ReportPages, summary
-from coresched.client.remote.session import Session, new_id
+from coresched.client.remote.session import Session
 from coresched.v1 import batches_pb2 as pb
 from coresched.v1.batches_pb2_grpc import BatchesStub
 
@@ -95,7 +95,7 @@ class Link:
                             answer.set_result(state)
 
     async def submit(self, names: list[str]) -> list[int]:
-        request = pb.SubmitSamplesRequest(request_id=new_id(), session=self.session.name, samples=names)
+        request = self.session.submission(names)
         return list((await self.call(self.stub.SubmitSamples, request)).states)
 
     def see_through(self, work: Work, after: asyncio.Task[None] | None = None) -> asyncio.Task[None]:

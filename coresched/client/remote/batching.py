@@ -13,7 +13,7 @@ def messages(names: Iterable[str]) -> Iterator[list[str]]:
     several: list[str] = []
     size = 0
     for name in names:
-        length = len(name.encode()) + 4  # tag and length
+        length = len(name.encode()) + 4 + 8  # tag and length, and what is expected of it
         if several and (size + length > _LARGEST_BYTES or len(several) == _MOST):
             yield several
             several, size = [], 0

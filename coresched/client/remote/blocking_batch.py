@@ -50,7 +50,7 @@ class RemoteBatch:
         return Sample(self._link, name)
 
     def submit(self, ids: Iterable[str]) -> None:
-        """Make samples known, in order, so that `admissions` of any process takes them up.
+        """Make samples known, so that `admissions` of any process takes them up in the order of admission.
 
         Those known already stay as they are: each process may submit the whole list. Raises TypeError or
         ValueError for an id that is no label, before any is submitted.

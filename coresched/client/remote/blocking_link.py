@@ -15,7 +15,7 @@ from coresched.client.errors import BatchClosedError, ServiceError, SessionLostE
 from coresched.client.remote.attempts import ATTEMPT_S, CHANNEL_OPTIONS, delays
 from coresched.client.remote.options import Connection
 from coresched.client.remote.records import ReportPages, summary
-from coresched.client.remote.session import Session, new_id
+from coresched.client.remote.session import Session
 from coresched.v1 import batches_pb2 as pb
 from coresched.v1.batches_pb2_grpc import BatchesStub
 
@@ -74,7 +74,7 @@ class BlockingLink:
             self.call(method, request, within_s=CLEANUP_S)
 
     def submit(self, names: list[str]) -> list[int]:
-        request = pb.SubmitSamplesRequest(request_id=new_id(), session=self.session.name, samples=names)
+        request = self.session.submission(names)
         return list(self.call(self.stub.SubmitSamples, request).states)
 
     def begin(self) -> None:

@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import Literal
 
 from coresched.batch.coordinator import Coordinator
+from coresched.batch.history import Given, History, history_of
 from coresched.client.credentials import check_connection
 from coresched.core.checks import check_label, check_positive
 from coresched.recording.events import BatchOptions
 from coresched.recording.harness import BatchRecord
 from coresched.v1 import batches_pb2 as pb
 
+_ADMISSION = {
+    "submission": pb.ADMISSION_POLICY_SUBMISSION,
+    "longest-expected-first": pb.ADMISSION_POLICY_LONGEST_EXPECTED_FIRST,
+}
 _POLICIES = {"caas": pb.ENVIRONMENT_POLICY_CAAS, "fcfs": pb.ENVIRONMENT_POLICY_FCFS}
 
 
@@ -44,6 +49,8 @@ class Asked:
     options: pb.BatchOptions
     grace_s: float
     keep_open: bool
+    history: History | None = None
+    """What this process tells of the samples that it submits."""
 
 
 def refuse_workers(workers: object, load_bound: object) -> None:
@@ -85,6 +92,8 @@ def checked(
     grace_s: float,
     keep_open: bool,
     resident_concurrency: int | None,
+    admission_policy: Literal["submission", "longest-expected-first"],
+    history: Given | None,
 ) -> Asked:
     """The options, or the TypeError or ValueError that an embedded batch would raise for them."""
     name = check_label(batch, "batch")
@@ -95,6 +104,7 @@ def checked(
         band_s=band_s,
         bucket_s=bucket_s,
         resident_concurrency=resident_concurrency,
+        admission_policy=admission_policy,
     )
     if not isinstance(keep_open, bool):
         raise TypeError(
@@ -110,5 +120,12 @@ def checked(
         band_s=band_s,
         bucket_s=bucket_s,
         resident_concurrency=resident_concurrency,
+        admission_policy=_ADMISSION[admission_policy],
     )
-    return Asked(batch=name, options=options, grace_s=grace, keep_open=keep_open)
+    return Asked(
+        batch=name,
+        options=options,
+        grace_s=grace,
+        keep_open=keep_open,
+        history=history_of(admission_policy, history),
+    )

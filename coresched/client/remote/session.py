@@ -33,6 +33,9 @@ NOTE_S = 2.5
 
 _logger = logging.getLogger("coresched.client")
 
+NOT_EXPECTED: Final = -1.0
+"""In SubmitSamplesRequest.expected."""
+
 _ENDED: Final = ("finished", "withdrawn")
 
 
@@ -292,6 +295,19 @@ class Session:
     def forget(self, name: str) -> None:
         with self.lock:
             self._steps.pop(name, None)
+
+    def submission(self, names: list[str]) -> pb.SubmitSamplesRequest:
+        """Makes the samples known, with what is expected of them."""
+        history = self.asked.history
+        expected = None if history is None else [history.expected(name) for name in names]
+        return pb.SubmitSamplesRequest(
+            request_id=new_id(),
+            session=self.name,
+            samples=names,
+            expected=None
+            if expected is None
+            else [NOT_EXPECTED if length is None else length for length in expected],
+        )
 
     def any_admission(self) -> pb.AwaitAdmissionRequest:
         return pb.AwaitAdmissionRequest(request_id=new_id(), session=self.name)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from coresched.capacity.profile import profile_of
 from coresched.lab.advice.judgement import Interval, interval, saving
@@ -15,6 +15,9 @@ from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.run import SimulatedRun
 from coresched.lab.simulator.settings import RunSettings
 from coresched.trajectory.schema import Trajectory
+
+HISTORY_NOISE: Final = 0.6
+"""Of another run of the same tasks: lengths correlate by ranks at about 0.5."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,13 @@ class Advice:
     contributions: tuple[Contribution, ...]
     runs: int
     """Simulated runs that all this took."""
+    history: str | None = None
+    """The history file to admit by, if there is one."""
 
     @property
     def steps(self) -> list[Step]:
         """How to set up what is advised, where it is another configuration than today's."""
-        return recipe(self.advised.settings, [one.part for one in self.contributions])
+        return recipe(self.advised.settings, [one.part for one in self.contributions], self.history)
 
     @property
     def leave(self) -> bool:
@@ -74,22 +79,27 @@ def advise(
     as_it_is: Sequence[str] = (),
     orders: int = 10,
     absent_environment_s: float | None = None,
+    history: str | None = None,
+    expectation_noise: float = HISTORY_NOISE,
     ran: Callable[[int], None] = lambda count: None,
 ) -> Advice:
     """Search the configuration with the shortest mean makespan, and judge it on ``orders`` other orders.
 
     ``as_it_is`` has NAME=VALUE for what differs today from the usual defaults: one limit for samples and
-    environments, the engine's own pools, FCFS, cache-aware routing. ``ran(runs so far)`` is called after each
+    environments, the engine's own pools, FCFS, cache-aware routing. With ``history``, the name of a history
+    file, admission by it is tried too, as if it were right about ``trajectories`` but for ``expectation_noise``
+    (see `RunSettings`). ``ran(runs so far)`` is called after each
     simulated run. Raises InputError for a workload that does not fit, or a NAME=VALUE that is none.
     """
     choices = Choices(workers=workers, environment_concurrency=environment_concurrency)
     ladder = mechanism_ladder(trajectories, model, choices)
-    today = given(replace(ladder[0].settings, name="as it is"), as_it_is)
-    coordinated = ladder[-1].settings
+    usual = replace(ladder[0].settings, name="as it is", expectation_noise=expectation_noise)
+    today = given(usual, as_it_is)
+    coordinated = replace(ladder[-1].settings, expectation_noise=expectation_noise)
     capacity = Capacity.of(profile_of(trajectories), model)
     trials = Trials(trajectories, model, absent_environment_s, ran)
     trials.run(today, 0)  # says what is wrong with the workload, where something is
-    found = search((today, coordinated), capacity, trials)
+    found = search((today, coordinated), capacity, trials, by_history=history is not None)
     found = without_idle_changes(found, today, trials)
 
     seeds = range(JUDGED_FROM, JUDGED_FROM + orders)
@@ -117,7 +127,12 @@ def advise(
         if part_of(found, part) != part_of(today, part)
     ]
     return Advice(
-        judged["as it is"], judged["coordinated"], judged["advised"], tuple(contributions), trials.runs
+        judged["as it is"],
+        judged["coordinated"],
+        judged["advised"],
+        tuple(contributions),
+        trials.runs,
+        history,
     )
 
 

@@ -9,10 +9,16 @@ from coresched.capacity.profile import WorkloadProfile
 from coresched.errors import InputError
 from coresched.lab.plans import at_ratio, by_paper, by_peak
 from coresched.lab.simulator.model import WorkerModel
-from coresched.lab.simulator.settings import LOAD_BOUNDED, ONLY_SIMULATED, Routing, RunSettings
+from coresched.lab.simulator.settings import (
+    LOAD_BOUNDED,
+    ONLY_SIMULATED,
+    AdmissionPolicy,
+    Routing,
+    RunSettings,
+)
 
 PARTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "admission": ("sample_concurrency",),
+    "admission": ("sample_concurrency", "admission_policy"),
     "pools": ("state_ratio",),
     "routing": ("routing", "load_bound"),
     "order": ("worker_policy", "label_capacity"),
@@ -22,6 +28,7 @@ PARTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 CONCURRENCY_FACTORS: Final = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 """Of as many samples as fit into the workers' memory, or as there are."""
+ADMISSION_POLICIES: Final[tuple[AdmissionPolicy, ...]] = ("submission", "longest-expected-first")
 RATIO_FACTORS: Final = (0.75, 1.0, 1.5)
 UNBOUNDED_ROUTERS: Final[tuple[Routing, ...]] = (
     "cache-aware",
@@ -73,8 +80,13 @@ def with_part(settings: RunSettings, part: str, of: RunSettings) -> RunSettings:
     return replace(settings, **{name: getattr(of, name) for name in PARTS[part]})
 
 
-def alternatives(settings: RunSettings, part: str, capacity: Capacity, samples: int) -> Iterator[RunSettings]:
-    """What may stand in ``settings`` for one part of it. A part that cannot matter has none."""
+def alternatives(
+    settings: RunSettings, part: str, capacity: Capacity, samples: int, *, by_history: bool = False
+) -> Iterator[RunSettings]:
+    """What may stand in ``settings`` for one part of it. A part that cannot matter has none.
+
+    ``by_history``: there is one to admit by.
+    """
     workers = settings.workers
     if part == "admission":
         held = [
@@ -82,7 +94,9 @@ def alternatives(settings: RunSettings, part: str, capacity: Capacity, samples: 
             for count in (capacity.default_concurrency, capacity.planned_concurrency)
         ]
         tried = {min(max(1, round(f * count)), samples) for f in CONCURRENCY_FACTORS for count in held}
-        yield from (replace(settings, sample_concurrency=count) for count in sorted(tried | {samples}))
+        for policy in ADMISSION_POLICIES if by_history else (settings.admission_policy,):
+            for count in sorted(tried | {samples}):
+                yield replace(settings, sample_concurrency=count, admission_policy=policy)
     elif part == "pools":
         ratios = {capacity.default_ratio, *(f * capacity.planned_ratio for f in RATIO_FACTORS)}
         yield from (replace(settings, state_ratio=ratio) for ratio in sorted(ratios))
@@ -118,7 +132,9 @@ def given(settings: RunSettings, texts: Sequence[str]) -> RunSettings:
         if name in said:
             raise InputError(f"--as-it-is {text!r} and {said[name]!r} set the same; give one of them")
         if value.strip() in ONLY_SIMULATED:
-            raise InputError(f"--as-it-is {text!r}: only a simulated batch has that; give a policy of coresched.Batch")
+            raise InputError(
+                f"--as-it-is {text!r}: only a simulated batch has that; give a policy of coresched.Batch"
+            )
         said[name] = text
         try:
             settings = replace(settings, **{name: kinds[name](value.strip())})

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from shlex import quote
 from typing import Final
 
 from coresched.lab.simulator.settings import RunSettings
@@ -24,16 +25,21 @@ class Step:
     text: str
 
 
-def recipe(settings: RunSettings, changed: Collection[str]) -> list[Step]:
-    """What to do for the parts that are changed, from the engine to the harness. Flags are SGLang's."""
+def recipe(settings: RunSettings, changed: Collection[str], history: str | None = None) -> list[Step]:
+    """What to do for the parts that are changed, from the engine to the harness. Flags are SGLang's.
+
+    ``history`` is the file that admission by history goes by.
+    """
     steps = []
     if {"pools", "order"} & set(changed):
         steps.append(Step("on each worker", _worker(settings)))
     if "routing" in changed:
         steps.append(_router(settings))
     if {"admission", "environment"} & set(changed):
-        steps.append(Step("in the harness", _harness(settings)))
-        steps.append(Step("or, for the adapters of harnesses, in the environment", _environment(settings)))
+        steps.append(Step("in the harness", _harness(settings, history)))
+        steps.append(
+            Step("or, for the adapters of harnesses, in the environment", _environment(settings, history))
+        )
     return steps
 
 
@@ -73,8 +79,10 @@ def _router(settings: RunSettings) -> Step:
     return Step(front, f"a router of the kind {settings.routing}")
 
 
-def _harness(settings: RunSettings) -> str:
+def _harness(settings: RunSettings, history: str | None) -> str:
     options = [f"sample_concurrency={settings.sample_concurrency}"]
+    if settings.admission_policy == "longest-expected-first":
+        options += [f'admission_policy="{settings.admission_policy}"', f"history={history or 'HISTORY'!r}"]
     if settings.environment_concurrency is not None:
         options.append(f"environment_concurrency={settings.environment_concurrency}")
         options.append(f'environment_policy="{settings.environment_policy}"')
@@ -83,8 +91,10 @@ def _harness(settings: RunSettings) -> str:
     return f"coresched.Batch({', '.join(options)})"
 
 
-def _environment(settings: RunSettings) -> str:
+def _environment(settings: RunSettings, history: str | None) -> str:
     variables = {"SAMPLE_CONCURRENCY": f"{settings.sample_concurrency}"}
+    if settings.admission_policy == "longest-expected-first":
+        variables |= {"ADMISSION_POLICY": settings.admission_policy, "HISTORY": quote(history or "HISTORY")}
     if settings.environment_concurrency is not None:
         variables["ENVIRONMENT_CONCURRENCY"] = f"{settings.environment_concurrency}"
         variables["ENVIRONMENT_POLICY"] = settings.environment_policy

@@ -15,25 +15,30 @@ ROUNDS: Final = 4
 FINALISTS: Final = 3
 
 
-def search(starts: Iterable[RunSettings], capacity: Capacity, trials: Trials) -> RunSettings:
+def search(
+    starts: Iterable[RunSettings], capacity: Capacity, trials: Trials, *, by_history: bool = False
+) -> RunSettings:
     """The best configuration that is found from any start, by the mean over the seeds of the search."""
-    found = [_climb(start, capacity, trials) for start in starts]
+    found = [_climb(start, capacity, trials, by_history) for start in starts]
     return min(found, key=lambda settings: trials.mean_s(settings, SEARCHED))
 
 
-def _climb(settings: RunSettings, capacity: Capacity, trials: Trials) -> RunSettings:
+def _climb(settings: RunSettings, capacity: Capacity, trials: Trials, by_history: bool) -> RunSettings:
     for _ in range(ROUNDS):
         before = settings
         for part in PARTS:
-            settings = _best(settings, part, capacity, trials)
+            settings = _best(settings, part, capacity, trials, by_history)
         if settings == before:
             break
     return settings
 
 
-def _best(settings: RunSettings, part: str, capacity: Capacity, trials: Trials) -> RunSettings:
+def _best(
+    settings: RunSettings, part: str, capacity: Capacity, trials: Trials, by_history: bool
+) -> RunSettings:
     """Every alternative is tried in one order of the batch, the best few in all orders."""
-    tried = list(alternatives(settings, part, capacity, len(trials.trajectories)))
+    samples = len(trials.trajectories)
+    tried = list(alternatives(settings, part, capacity, samples, by_history=by_history))
     tried.sort(key=lambda one: trials.makespan_s(one, SEARCHED[0]))
     now_s = trials.mean_s(settings, SEARCHED)
     best = min(tried[:FINALISTS], key=lambda one: trials.mean_s(one, SEARCHED), default=settings)

@@ -27,7 +27,7 @@ def noise_factors(samples: int, settings: RunSettings) -> list[float]:
 
 
 def lengths_alone_s(workload: Workload, times: StepTimes) -> list[float]:
-    """Seconds of each sample with a worker and environment to itself, but for attention to its context."""
+    """Seconds of each sample with a worker and the environment to itself, attention left out."""
     turns_s, first = turns_alone_s(workload, times), workload.first_turn
     return [sum(turns_s[first[sample] : first[sample + 1]]) for sample in range(workload.samples)]
 

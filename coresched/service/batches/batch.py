@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from itertools import repeat
+from typing import Final, Literal
 
 from coresched.batch.coordinator import Coordinator
 from coresched.batch.records import State
@@ -13,6 +14,8 @@ from coresched.service.batches.facts import BatchOpened
 from coresched.service.batches.options import Options
 from coresched.service.batches.samples import Asked, Dropped, OpenSamples, SampleRecord
 from coresched.service.batches.sessions import Session
+
+NOT_EXPECTED: Final = -1.0
 
 ENDED: tuple[State, ...] = ("finished", "withdrawn")
 
@@ -54,10 +57,11 @@ class Batch:
             band_s=self.options.band_s,
             bucket_s=self.options.bucket_s,
             resident_concurrency=self.options.resident_concurrency,
+            admission_policy=self.options.admission_policy,
         )
         self.samples: dict[str, SampleRecord] = {}
         self.in_order: list[SampleRecord] = []
-        self.open = OpenSamples(self.in_order)
+        self.open = OpenSamples(self.options.admission_policy)
         self.sessions: dict[str, Session] = {}
         self.totals = Totals()
         self.chains = Chains()
@@ -79,13 +83,15 @@ class Batch:
         """Whether there are samples and all have ended."""
         return 0 < len(self.in_order) == self.coordinator.finished + self.withdrawn
 
-    def submit(self, names: list[str], now: float) -> None:
-        for name in names:
+    def submit(self, names: list[str], lengths: list[float] | None, now: float) -> None:
+        """``lengths`` as in SamplesSubmitted."""
+        for name, length in zip(names, lengths or repeat(NOT_EXPECTED), strict=lengths is not None):
             if name not in self.samples:
-                record = SampleRecord(name, len(self.in_order), now)
+                expected = length if length >= 0 else None
+                record = SampleRecord(name, len(self.in_order), now, expected=expected)
                 self.samples[name] = record
                 self.in_order.append(record)
-                self.open.append()
+                self.open.add(record)
 
     def claim(
         self, record: SampleRecord, session: Session, asked: Asked, now: float, effects: Effects
@@ -103,7 +109,7 @@ class Batch:
         record.asked = asked
         record.since = now
         record.begun = False
-        self.coordinator.submit(record.name, now)
+        self.coordinator.submit(record.name, now, record.expected)
 
     def give_back(self, record: SampleRecord, now: float, effects: Effects) -> None:
         """Open the sample again, whatever it holds or waits for."""
@@ -237,8 +243,8 @@ class Batch:
         for record in self.in_order:
             if record.name in self.coordinator and self.coordinator.state(record.name) not in ENDED:
                 self.end_sample(record, True, now, effects)
-            record.open = False
-        self.open.clear()
+            if record.open:
+                self.open.take(record)
         for session in list(self.sessions.values()):
             self._part(session, "its batch was closed", effects)
         self.closed_at = now

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 Policy = Literal["caas", "fcfs"]
+AdmissionPolicy = Literal["submission", "longest-expected-first"]
 
 
 class Fact(msgspec.Struct, frozen=True, tag=True, kw_only=True, omit_defaults=True):
@@ -37,6 +38,7 @@ class BatchOpened(Fact, frozen=True, kw_only=True):
     bucket_s: float
     resident_concurrency: int | None = None
     """Not in journals written before there were resident slots."""
+    admission_policy: AdmissionPolicy = "submission"
 
 
 class SessionOpened(Fact, frozen=True, kw_only=True):
@@ -51,6 +53,8 @@ class SamplesSubmitted(Fact, frozen=True, kw_only=True):
     key: int
     session: str
     samples: list[str]
+    expected: list[float] | None = None
+    """How long each is expected to be; below 0 where nothing is known."""
 
 
 class SampleClaimed(Fact, frozen=True, kw_only=True):

@@ -105,7 +105,7 @@ class Ledger:
         batch.join(session)
 
     def _samples_submitted(self, fact: facts.SamplesSubmitted, batch: Batch, effects: Effects) -> None:
-        batch.submit(fact.samples, fact.at)
+        batch.submit(fact.samples, fact.expected, fact.at)
 
     def _sample_claimed(self, fact: facts.SampleClaimed, batch: Batch, effects: Effects) -> None:
         asked = Asked(fact.request_id, fact.digest)

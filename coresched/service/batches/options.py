@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from grpc import StatusCode
 
 from coresched.core.checks import check_count, check_positive
-from coresched.service.batches.facts import BatchOpened, Policy
+from coresched.service.batches.facts import AdmissionPolicy, BatchOpened, Policy
 from coresched.service.refusal import RefusedError, refuse_argument
 from coresched.v1 import batches_pb2 as pb
 
@@ -17,12 +17,24 @@ _POLICIES: dict[int, Policy] = {
     pb.ENVIRONMENT_POLICY_FCFS: "fcfs",
 }
 _MESSAGES = {"caas": pb.ENVIRONMENT_POLICY_CAAS, "fcfs": pb.ENVIRONMENT_POLICY_FCFS}
+_ADMISSION: dict[int, AdmissionPolicy] = {
+    pb.ADMISSION_POLICY_UNSPECIFIED: "submission",
+    pb.ADMISSION_POLICY_SUBMISSION: "submission",
+    pb.ADMISSION_POLICY_LONGEST_EXPECTED_FIRST: "longest-expected-first",
+}
+_ADMISSION_MESSAGES = {
+    "submission": pb.ADMISSION_POLICY_SUBMISSION,
+    "longest-expected-first": pb.ADMISSION_POLICY_LONGEST_EXPECTED_FIRST,
+}
 _NARROWEST_S = 1e-9  # the times of any run are a finite number of these
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """C_S; C_E or None for no cap; the environment queue's policy, with B and D_I in seconds; C_R or None."""
+    """C_S; C_E or None for no cap; the environment queue's policy, with B and D_I in seconds; C_R or None.
+
+    And the order of admission.
+    """
 
     sample_concurrency: int
     environment_concurrency: int | None
@@ -30,6 +42,7 @@ class Options:
     band_s: float
     bucket_s: float
     resident_concurrency: int | None
+    admission_policy: AdmissionPolicy
 
     @classmethod
     def asked(cls, options: pb.BatchOptions) -> Options:
@@ -62,7 +75,15 @@ class Options:
                 "environment_policy",
                 f"environment_policy must be 1 (CAAS) or 2 (FCFS), got {options.environment_policy}",
             )
-        return cls(options.sample_concurrency, environments, policy, band_s, bucket_s, residents)
+        admission = _ADMISSION.get(options.admission_policy)
+        if admission is None:
+            raise RefusedError(
+                StatusCode.INVALID_ARGUMENT,
+                "admission_policy",
+                "admission_policy must be 1 (SUBMISSION) or 2 (LONGEST_EXPECTED_FIRST), got "
+                f"{options.admission_policy}",
+            )
+        return cls(options.sample_concurrency, environments, policy, band_s, bucket_s, residents, admission)
 
     @classmethod
     def of(cls, fact: BatchOpened) -> Options:
@@ -73,6 +94,7 @@ class Options:
             fact.band_s,
             fact.bucket_s,
             fact.resident_concurrency,
+            fact.admission_policy,
         )
 
     def difference(self, other: Options) -> str:
@@ -91,4 +113,5 @@ class Options:
             band_s=self.band_s,
             bucket_s=self.bucket_s,
             resident_concurrency=self.resident_concurrency,
+            admission_policy=_ADMISSION_MESSAGES[self.admission_policy],
         )

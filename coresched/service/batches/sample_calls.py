@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from grpc import StatusCode
 
 from coresched.service.batches import facts
-from coresched.service.batches.batch import Batch
+from coresched.service.batches.batch import NOT_EXPECTED, Batch
 from coresched.service.batches.limits import SAMPLES_PER_CALL
 from coresched.service.batches.parts import Parts
 from coresched.service.batches.samples import Asked
@@ -42,6 +43,7 @@ class SampleCalls:
         batch = self._access.session(call.session).batch
         names = list(call.samples)
         self._check_names(batch, names)
+        _check_expected(call)
         return facts.SamplesSubmitted(
             at=self._parts.clock.now(),
             request_id=asked.request_id,
@@ -49,6 +51,7 @@ class SampleCalls:
             key=batch.key,
             session=call.session,
             samples=names,
+            expected=list(call.expected) or None,
         )
 
     def _check_names(self, batch: Batch, names: list[str]) -> None:
@@ -143,3 +146,21 @@ class SampleCalls:
             sample=call.sample,
             withdrawn=call.withdrawn,
         )
+
+
+def _check_expected(call: pb.SubmitSamplesRequest) -> None:
+    if call.expected and len(call.expected) != len(call.samples):
+        raise RefusedError(
+            StatusCode.INVALID_ARGUMENT,
+            "expected",
+            f"expected must have a number for each of {len(call.samples)} samples or none at all, got "
+            f"{len(call.expected)}",
+        )
+    for name, length in zip(call.samples, call.expected, strict=False):
+        if not (length == NOT_EXPECTED or 0 <= length < math.inf):
+            raise RefusedError(
+                StatusCode.INVALID_ARGUMENT,
+                "expected",
+                "expected must be finite numbers of at least 0, or -1 for none, got "
+                f"{length:g} for {shown(name)}",
+            )

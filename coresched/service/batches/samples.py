@@ -1,11 +1,12 @@
-"""The samples of a batch as the ledger keeps them, and which of them are open, in order of submission."""
+"""The samples of a batch as the ledger keeps them, and which of them are open, in the order of admission."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING
+
+from coresched.batch.admission import AdmissionOrder, Entry
+from coresched.service.batches.facts import AdmissionPolicy
 
 if TYPE_CHECKING:
     from coresched.service.batches.sessions import Session
@@ -37,8 +38,10 @@ class SampleRecord:
     holder: Session | None = None
     open: bool = True
     """Claimed by no session and not ended."""
-    listed: bool = False
-    """Whether its place is among the places that OpenSamples goes back to."""
+    expected: float | None = None
+    """How long it will be, as was told with its submission."""
+    entry: Entry[SampleRecord] | None = None
+    """Its own among the open samples."""
     asked: Asked | None = None
     """The call that waits for the admission or a slot."""
     since: float = 0.0
@@ -65,48 +68,28 @@ class SampleRecord:
 
 
 class OpenSamples:
-    """Finds the first open sample of a growing sequence; a step takes O(log samples) or less, amortised."""
+    """Finds the open sample that is next in the order of admission; a step takes O(log samples)."""
 
-    def __init__(self, samples: Sequence[SampleRecord]) -> None:
-        self._samples = samples
-        self._next = 0  # no sample before this place is open, but for those in _again
-        self._again: list[int] = []
-        self._count = 0
+    def __init__(self, policy: AdmissionPolicy) -> None:
+        self._order: AdmissionOrder[SampleRecord] = AdmissionOrder(policy)
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._order)
 
-    def append(self) -> None:
-        """The sample at the end of the sequence is new, and open."""
-        self._count += 1
+    def add(self, sample: SampleRecord) -> None:
+        """The sample is new, and open."""
+        sample.entry = self._order.add(sample, sample.expected)
 
     def take(self, sample: SampleRecord) -> None:
+        assert sample.entry is not None
         sample.open = False
-        self._count -= 1
+        self._order.take(sample.entry)
 
     def put_back(self, sample: SampleRecord) -> None:
+        assert sample.entry is not None
         sample.open = True
-        self._count += 1
-        if sample.place < self._next and not sample.listed:
-            sample.listed = True
-            heappush(self._again, sample.place)
-
-    def clear(self) -> None:
-        """None is open from now on."""
-        self._next = len(self._samples)
-        self._again.clear()
-        self._count = 0
+        self._order.put_back(sample.entry)
 
     def first(self) -> SampleRecord | None:
-        while self._again:
-            sample = self._samples[self._again[0]]
-            if sample.open:
-                return sample
-            heappop(self._again)
-            sample.listed = False
-        while self._next < len(self._samples):
-            sample = self._samples[self._next]
-            if sample.open:
-                return sample
-            self._next += 1
-        return None
+        entry = self._order.first()
+        return None if entry is None else entry.item

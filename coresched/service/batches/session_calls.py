@@ -79,6 +79,7 @@ class SessionCalls:
                 band_s=options.band_s,
                 bucket_s=options.bucket_s,
                 resident_concurrency=options.resident_concurrency,
+                admission_policy=options.admission_policy,
             )
         )
         return key

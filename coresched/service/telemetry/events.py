@@ -86,6 +86,7 @@ def _opened(fact: facts.BatchOpened, batch: Batch) -> None:
         band_s=fact.band_s,
         bucket_s=fact.bucket_s,
         resident_concurrency=residents,
+        admission_policy=fact.admission_policy,
     )
 
 

@@ -3,7 +3,7 @@
 
 from array import array
 
-from libc.math cimport NAN, fabs
+from libc.math cimport fabs
 from libcpp.vector cimport vector
 
 from coresched.batch.coordinator cimport Coordinator, Sample
@@ -73,8 +73,7 @@ cdef class Cluster(WorkerHost):
         self.sample_records = [None] * self.columns.samples
         expected = expected_lengths(workload, settings, model.times)
         for sample in submission(workload, settings):
-            length = expected[sample]
-            record = self.coordinator.enroll(self.columns.labels[sample], 0.0, NAN if length is None else length)
+            record = self.coordinator.enroll(self.columns.labels[sample], 0.0, expected[sample])
             record.index = sample
             self.sample_records[sample] = record
         if self.gate is not None:
