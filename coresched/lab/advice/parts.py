@@ -11,6 +11,7 @@ from coresched.lab.plans import at_ratio, by_paper, by_peak
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.settings import (
     LOAD_BOUNDED,
+    ONLY_SIMULATED,
     AdmissionPolicy,
     Routing,
     RunSettings,
@@ -133,6 +134,10 @@ def given(settings: RunSettings, texts: Sequence[str]) -> RunSettings:
             raise InputError(f"--as-it-is {text!r} must be NAME=VALUE with a NAME of {names}")
         if name in said:
             raise InputError(f"--as-it-is {text!r} and {said[name]!r} set the same; give one of them")
+        if value.strip() in ONLY_SIMULATED:
+            raise InputError(
+                f"--as-it-is {text!r}: only a simulated batch has that; give a policy of coresched.Batch"
+            )
         said[name] = text
         try:
             settings = replace(settings, **{name: kinds[name](value.strip())})

@@ -53,6 +53,8 @@ ENVIRONMENT_POLICIES: Final[tuple[EnvironmentPolicy, ...]] = get_args(Environmen
 ADMISSION_POLICIES: Final[tuple[AdmissionPolicy, ...]] = get_args(AdmissionPolicy)
 EVICTION_POLICIES: Final[tuple[EvictionPolicy, ...]] = get_args(EvictionPolicy)
 POOL_POLICIES: Final[tuple[PoolPolicy, ...]] = get_args(PoolPolicy)
+ONLY_SIMULATED: Final = (*get_args(PlainEnvironment), *get_args(PlainAdmission))
+"""Orders of environment jobs and of samples that no batch of coresched can have."""
 
 MOST_WORKERS: Final = 1024
 MOST: Final = 10**9

@@ -13,8 +13,16 @@ import msgspec
 import pytest
 
 from coresched.cli.main import main
+from coresched.lab.policies import LEFT_OUT
 from coresched.lab.simulator.model import load_worker_model
-from coresched.lab.simulator.settings import ENVIRONMENT_POLICIES, ORDERS, ROUTERS
+from coresched.lab.simulator.settings import (
+    ADMISSION_POLICIES,
+    ENVIRONMENT_POLICIES,
+    EVICTION_POLICIES,
+    ORDERS,
+    POOL_POLICIES,
+    ROUTERS,
+)
 from coresched.trajectory.generator import generate
 from coresched.trajectory.writer import write_trajectories
 
@@ -49,8 +57,11 @@ def test_every_policy_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_.value.code == 0
     lines = capsys.readouterr().out.splitlines()
     named = [line.split()[0] for line in lines if line.startswith("  ")]
-    assert named == [*ROUTERS, *ORDERS, *ENVIRONMENT_POLICIES]
-    assert [line for line in lines if not line.startswith("  ")] == ["routing:", "worker:", "environment:"]
+    left_out = [system for system, *_ in LEFT_OUT]
+    kept = [*ADMISSION_POLICIES, *ROUTERS, *ORDERS, *ENVIRONMENT_POLICIES, *EVICTION_POLICIES, *POOL_POLICIES]
+    assert named == [*kept, *left_out]
+    kinds = ["admission:", "routing:", "worker:", "environment:", "eviction:", "pools:"]
+    assert [line for line in lines if not line.startswith("  ")] == [*kinds, "left out, not found precisely:"]
 
 
 def test_simulate_json_is_the_comparison_and_nothing_else(

@@ -140,6 +140,7 @@ def test_alternatives_change_their_part_and_nothing_else(part: str) -> None:
         ("sample-concurrency=many", "'many' is no int"),
         ("sample-concurrency=0", "sample_concurrency is 0; it must be from 1"),
         ("routing=best", "routing is 'best'; it must be one of round-robin"),
+        ("environment-policy=sjf", "only a simulated batch has that"),
     ],
 )
 def test_what_is_set_today_is_checked(text: str, said: str) -> None:

@@ -12,6 +12,7 @@ from coresched.lab.simulator.routers.hashing import stable_hash
 from coresched.lab.simulator.routers.registry import PLAIN_ROUTERS
 from coresched.lab.simulator.routers.router import Fleet, Router
 from coresched.lab.simulator.settings import (
+    ADMISSION_POLICIES,
     COMPILED_ROUTERS,
     ENVIRONMENT_POLICIES,
     ORDERS,
@@ -56,6 +57,7 @@ def test_every_router_is_made_and_every_policy_explained() -> None:
         ("routing", ROUTERS),
         ("worker", ORDERS),
         ("environment", ENVIRONMENT_POLICIES),
+        ("admission", ADMISSION_POLICIES),
     ):
         assert tuple(policy.name for policy in POLICIES if policy.kind == kind) == names
 

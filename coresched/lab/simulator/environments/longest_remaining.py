@@ -23,12 +23,13 @@ class LongestRemaining(EnvironmentOrder):
         self._left_s = [0.0] * len(turns_s)
         for sample in range(workload.samples):
             turns = range(workload.first_turn[sample], workload.first_turn[sample + 1])
-            expected_s = factors[sample] * sum(turns_s[turn] for turn in turns)
-            before_s = 0.0
-            for turn in turns:
-                done_s = before_s + turns_s[turn] - max(workload.environment_s[turn], 0.0)
-                self._left_s[turn] = max(expected_s - done_s, LEAST_LEFT * done_s)
-                before_s += turns_s[turn]
+            length_s = sum(turns_s[turn] for turn in turns)
+            error_s = (factors[sample] - 1) * length_s
+            later_s = 0.0
+            for turn in reversed(turns):
+                left_s = later_s + max(workload.environment_s[turn], 0.0)
+                self._left_s[turn] = max(left_s + error_s, LEAST_LEFT * (length_s - left_s))
+                later_s += turns_s[turn]
 
     def key(self, sample: int, turn: int) -> float:
         return -self._left_s[turn]
