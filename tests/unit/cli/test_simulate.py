@@ -14,7 +14,13 @@ import pytest
 
 from coresched.cli.main import main
 from coresched.lab.simulator.model import load_worker_model
-from coresched.lab.simulator.settings import ENVIRONMENT_POLICIES, ROUTERS, WORKER_POLICIES
+from coresched.lab.simulator.settings import (
+    ENVIRONMENT_POLICIES,
+    EVICTION_POLICIES,
+    POOL_POLICIES,
+    ROUTERS,
+    WORKER_POLICIES,
+)
 from coresched.trajectory.generator import generate
 from coresched.trajectory.writer import write_trajectories
 
@@ -49,7 +55,7 @@ def test_every_policy_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_.value.code == 0
     lines = capsys.readouterr().out.splitlines()
     named = [line.split()[0] for line in lines if line.startswith("  ")]
-    assert named == [*ROUTERS, *WORKER_POLICIES, *ENVIRONMENT_POLICIES]
+    assert named == [*ROUTERS, *WORKER_POLICIES, *ENVIRONMENT_POLICIES, *EVICTION_POLICIES, *POOL_POLICIES]
     assert [line for line in lines if not line.startswith("  ")] == ["routing:", "worker:", "environment:"]
 
 

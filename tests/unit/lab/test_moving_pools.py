@@ -1,4 +1,4 @@
-"""When capacity moves between the KV and the state pool; the worker has 6000 KV tokens and 60 slots of 100."""
+"""When capacity moves between the KV and the state pool: here 6000 KV tokens and 60 slots of 100."""
 
 import pytest
 from simulated import outcome_of, settings, small_model, trajectory
