@@ -4,6 +4,7 @@
 // the environment queue. Each call does that many operations and leaves its state as large as it found it.
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -51,6 +52,12 @@ struct Stage {
 
 std::vector<PrefixKey> sorted_keys;
 
+ChainKey key_of(const Stage* stages, size_t stage_count, int64_t* entered) {
+    const Stage& stage = stages[*entered % stage_count];
+    double requested_at = 0.3 * static_cast<double>(*entered + 1);
+    return {std::floor(requested_at / 30.0), -stage.turns, std::floor(stage.mean_s), (*entered)++};
+}
+
 }  // namespace
 
 extern "C" {
@@ -76,15 +83,20 @@ int64_t floor_sort(const PrefixKey* keys, size_t count, size_t operations) {
     return first;
 }
 
-// The head leaves the heap and the next stage joins; `entered` counts the stages so far.
+// As many stages join an empty heap; `entered` counts the stages so far.
+void floor_fill(ChainKey* heap, size_t count, const Stage* stages, size_t stage_count, int64_t* entered) {
+    for (size_t place = 0; place < count; ++place) {
+        heap[place] = key_of(stages, stage_count, entered);
+        std::push_heap(heap, heap + place + 1);
+    }
+}
+
+// The head leaves the heap and the next stage joins.
 void floor_sift(ChainKey* heap, size_t count, const Stage* stages, size_t stage_count, int64_t* entered,
                 size_t operations) {
     for (; operations > 0; --operations) {
         std::pop_heap(heap, heap + count);
-        const Stage& stage = stages[*entered % stage_count];
-        double requested_at = 0.3 * static_cast<double>(*entered);
-        heap[count - 1] = {__builtin_floor(requested_at / 30.0), -stage.turns, __builtin_floor(stage.mean_s),
-                           (*entered)++};
+        heap[count - 1] = key_of(stages, stage_count, entered);
         std::push_heap(heap, heap + count);
     }
 }
