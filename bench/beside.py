@@ -44,10 +44,10 @@ def beside_at_ten_thousand(rows: Sequence[Row]) -> list[Beside]:
 def beside_table(found: Sequence[Beside]) -> Table:
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     table.add_column("case", no_wrap=True)
-    for name in ("elements", "twin", "best in Python"):
+    for name in ("elements", "twin", "Python"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    table.add_column("over floor", justify="right", no_wrap=True)
+    table.add_column("floor", justify="right", no_wrap=True)
     for one in found:
         table.add_row(
             one.case,

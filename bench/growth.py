@@ -56,7 +56,7 @@ def exponent(points: Sequence[tuple[int, float]]) -> float:
 def growth_table(found: Sequence[Growth]) -> Table:
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     for name in ("case", "subject"):
-        table.add_column(name, no_wrap=True, overflow="fold")
+        table.add_column(name, no_wrap=True)
     for name in ("n", "grows as", "at 10 n"):
         table.add_column(name, justify="right", no_wrap=True)
     for _, of_case in groupby(found, key=lambda growth: growth.case):
@@ -64,12 +64,20 @@ def growth_table(found: Sequence[Growth]) -> Table:
             table.add_row(
                 growth.case if place == 0 else "",
                 growth.subject,
-                f"{growth.smallest:,} to {growth.largest:,}",
+                f"{short(growth.smallest)} to {short(growth.largest)}",
                 f"n^{growth.exponent:.2f}",
                 ratio_text(growth.a_decade),
                 style="bold" if growth.subject == OURS else "",
             )
     return table
+
+
+def short(size: int) -> str:
+    """10k for 10,000, 1M for a million; others in full."""
+    for unit, name in ((1_000_000, "M"), (1_000, "k")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{name}"
+    return f"{size:,}"
 
 
 def growth_as_json(growth: Growth) -> dict[str, object]:

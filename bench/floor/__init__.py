@@ -113,7 +113,7 @@ def one_sort(ranks: Sequence[Rank]) -> dict[str, Subject]:
     if found is None:
         return {}
     sort = found.floor_sort
-    keys = (_PrefixKey * len(ranks))(*((*rank, place) for place, rank in enumerate(ranks)))
+    keys = (_PrefixKey * len(ranks))(*(_PrefixKey(*rank, place) for place, rank in enumerate(ranks)))
     return {"floor: sort": lambda operations: sort(keys, len(ranks), operations)}
 
 
@@ -124,7 +124,7 @@ def one_sift(waiting: int, stages: Iterator[tuple[int, float]]) -> dict[str, Sub
         return {}
     sift = found.floor_sift
     drawn = [*islice(stages, 1009)]
-    table = (_Stage * len(drawn))(*drawn)
+    table = (_Stage * len(drawn))(*(_Stage(*stage) for stage in drawn))
     entered = ctypes.c_int64(0)
     heap = (_ChainKey * waiting)()
     found.floor_fill(heap, waiting, table, len(drawn), ctypes.byref(entered))
