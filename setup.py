@@ -23,6 +23,7 @@ extensions = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts),
         [str(path.relative_to(ROOT))],
         language="c++",
+        include_dirs=[str(ROOT / "coresched" / "core")],
         # No fused multiply-adds: simulated times must be bit-equal to the plain-Python twin's.
         extra_compile_args=[*OPTIMISATION, "-std=c++17", "-ffp-contract=off"],
     )

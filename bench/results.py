@@ -15,6 +15,9 @@ from bench.spread import Spread
 from coresched import __version__
 from coresched.cli.terminal import stdout_console
 
+OURS_COUNTED, PEER_COUNTED = "ours_instructions", "peer_instructions"
+"""Names of the counts of machine instructions an operation, where they were counted."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -43,7 +46,8 @@ class Report:
     rows: Sequence[Row]
 
 
-def as_json(report: Report) -> str:
+def as_json(report: Report, **more: object) -> str:
+    """``more``: what a benchmark adds beside its rows."""
     return json.dumps(
         {
             "command": report.command,
@@ -52,6 +56,7 @@ def as_json(report: Report) -> str:
             "machine": asdict(report.machine),
             "absent_peers": absent(),
             "rows": [row_as_json(row, report.repeats) for row in report.rows],
+            **more,
         },
         indent=2,
     )
@@ -77,11 +82,15 @@ def today() -> str:
 
 
 def print_report(
-    report: Report, measured: str, text_of: Callable[[Spread], str], notes: Sequence[str]
+    report: Report,
+    measured: str,
+    text_of: Callable[[Spread], str],
+    notes: Sequence[str],
+    summaries: Sequence[Table] = (),
 ) -> None:
     """Machine and command, a line for each subject of each case, and what the numbers mean.
 
-    ``measured`` heads the column that ``text_of`` fills.
+    ``measured`` heads the column that ``text_of`` fills. ``summaries`` follow the lines.
     """
     console = stdout_console()
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
@@ -91,7 +100,20 @@ def print_report(
     for name in (measured, "IQR", "ratio"):
         table.add_column(name, justify="right", no_wrap=True)
 
-    def add(case: str, n: str, subject: str, spread: Spread, ratio: str, style: str = "") -> None:
+    is_counted = any(OURS_COUNTED in row.counts for row in report.rows)
+    if is_counted:
+        table.add_column("instr.", justify="right", no_wrap=True)
+
+    def add(
+        case: str,
+        n: str,
+        subject: str,
+        spread: Spread,
+        ratio: str,
+        instructions: float | None,
+        style: str = "",
+    ) -> None:
+        counted = ["" if instructions is None else f"{instructions:,.0f}"] if is_counted else []
         table.add_row(
             case,
             n,
@@ -99,15 +121,16 @@ def print_report(
             encodable(text_of(spread), console),
             f"{spread.relative_iqr:.0%}",
             ratio,
+            *counted,
             style=style,
         )
 
     for (case, n), rows in groupby(report.rows, key=lambda row: (row.case, row.n)):
         for place, row in enumerate(rows):
             if place == 0:
-                add(case, f"{n:,}", "coresched", row.ours, "", style="bold")
-            add("", "", row.peer, row.theirs, ratio_text(row.ratio))
-    print_page(console, heading(report.command, report.machine), table, notes=notes)
+                add(case, f"{n:,}", "coresched", row.ours, "", row.counts.get(OURS_COUNTED), style="bold")
+            add("", "", row.peer, row.theirs, ratio_text(row.ratio), row.counts.get(PEER_COUNTED))
+    print_page(console, heading(report.command, report.machine), table, *summaries, notes=notes)
     if missing := absent():
         console.print(f"Left out, not installed: {', '.join(missing)} (pip install 'coresched[bench]').")
 

@@ -2,10 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from bench.timing import Subject
 
 TWIN = "python-twin"
+
+
+class Scale(Enum):
+    """How large the structures get: as asked for, to see that it runs, or to count instructions."""
+
+    FULL = "full"
+    QUICK = "quick"
+    COUNTED = "counted"
 
 
 @dataclass(frozen=True)

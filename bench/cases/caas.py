@@ -7,7 +7,8 @@ from itertools import cycle, islice
 from random import Random
 from typing import Any, Protocol
 
-from bench.cases import TWIN, Case
+from bench.cases import TWIN, Case, Scale
+from bench.floor import one_sift
 from bench.peers import installed
 from bench.peers.chain import HeapqQueue, LazyHeapqQueue, PriorityQueue, SortedListQueue
 from bench.timing import Subject
@@ -16,6 +17,14 @@ from coresched.core.reference import ReferenceChainQueue
 
 BETWEEN_REQUESTS_S = 0.3
 """Seconds from one job to the next: a hundred to an arrival band."""
+
+
+SIZES = {
+    Scale.FULL: (1_000, 10_000, 100_000, 1_000_000),
+    Scale.QUICK: (1_000, 10_000),
+    Scale.COUNTED: (1_000,),
+}
+"""Waiting jobs."""
 
 
 class JobQueue(Protocol):
@@ -27,8 +36,9 @@ class DiscardingQueue(JobQueue, Protocol):
     def discard(self, job: Hashable) -> bool: ...
 
 
-def caas_cases() -> Iterator[Case]:
-    for waiting in (100, 10_000):
+def caas_cases(scale: Scale) -> Iterator[Case]:
+    sizes = SIZES[scale]
+    for waiting in sizes:
         yield Case(
             "caas push+pop",
             waiting,
@@ -36,9 +46,10 @@ def caas_cases() -> Iterator[Case]:
             {
                 name: push_and_pop(make(), waiting)
                 for name, make in {**discarding_peers(), **popping_peers()}.items()
-            },
+            }
+            | one_sift(waiting, stages()),
         )
-    for waiting in (100, 10_000):
+    for waiting in sizes:
         yield Case(
             "caas discard+push",
             waiting,

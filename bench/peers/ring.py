@@ -24,12 +24,11 @@ class BisectRouter:
         self._owners: list[str] = []
         self._total = 0
         for worker in workers:
-            self.add_worker(worker)
+            self._put(worker)
+        self._index()
 
     def add_worker(self, name: str) -> None:
-        self._loads[name] = 0
-        self._points.extend((position_of(f"{name}#{i}", 0), name) for i in range(self._virtual_nodes))
-        self._points.sort()
+        self._put(name)
         self._index()
 
     def remove_worker(self, name: str) -> None:
@@ -59,6 +58,10 @@ class BisectRouter:
         self._loads[worker] -= 1
         self._total -= 1
 
+    def hold(self, worker: str) -> None:
+        self._loads[worker] += 1
+        self._total += 1
+
     def _successor(self, start: int, factor: int, bound: int) -> str:
         """The first eligible worker clockwise from home, or home."""
         loads, owners = self._loads, self._owners
@@ -74,6 +77,11 @@ class BisectRouter:
                     break
         return owners[start]
 
+    def _put(self, name: str) -> None:
+        self._loads[name] = 0
+        self._points.extend((position_of(f"{name}#{i}", 0), name) for i in range(self._virtual_nodes))
+
     def _index(self) -> None:
+        self._points.sort()
         self._positions = [position for position, _ in self._points]
         self._owners = [name for _, name in self._points]

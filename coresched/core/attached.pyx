@@ -82,6 +82,7 @@ cdef class AttachedOrder:
         was changed by a call.
         """
         cdef list before, waiting, unasked
+        cdef bint is_collected
         cdef vector[long long] engine_ranks
         cdef const long long* ranks = NULL
         cdef bint is_changed
@@ -91,16 +92,15 @@ cdef class AttachedOrder:
         before = requests[:]
         waiting = self._waiting_of(before, enter)
         unasked = self.policy.unasked(waiting)
+        is_collected = not unasked and self._rank is None  # and no Python code runs from then on
         if unasked:
             self._ask(before, waiting, unasked, prefix_hit)
         if self._rank is not None:
             self._read_ranks(before, engine_ranks)
             ranks = engine_ranks.data()
         check_same(requests, before)  # from here on no Python code runs
-        is_changed = self.policy.arrange_items(waiting, requests, ranks)
-        if is_changed:
-            self.policy.arrange_items(waiting, waiting, ranks)
-            self.changed += 1
+        is_changed = self.policy.arrange_items(waiting, requests, before, ranks, is_collected)
+        self.changed += is_changed
         self._left = waiting if each_stands_once(waiting) else []  # else `is_attached` could not tell
         self._label_version = self.policy.version
         return is_changed

@@ -13,17 +13,7 @@ from coresched.core.checks cimport check_count, check_finite, check_positive, sh
 @cython.final
 @cython.freelist(64)
 cdef class Entry:
-    """A waiting job with its key."""
-
-
-cdef inline bint before(Entry one, Entry other) noexcept:
-    if one.band != other.band:
-        return one.band < other.band
-    if one.turns != other.turns:
-        return one.turns > other.turns
-    if one.bucket != other.bucket:
-        return one.bucket < other.bucket
-    return one.sequence < other.sequence
+    """A waiting job, and where its key stands."""
 
 
 cdef class ChainAdvancingQueue:
@@ -44,7 +34,6 @@ cdef class ChainAdvancingQueue:
     def __cinit__(self, band_s=30.0, bucket_s=1.0):
         self.band_s = check_positive(band_s, "band_s")
         self.bucket_s = check_positive(bucket_s, "bucket_s")
-        self._heap = []
         self._entries = {}
         self._sequence = 0
 
@@ -69,6 +58,7 @@ cdef class ChainAdvancingQueue:
         cdef double band = floor(requested_at / self.band_s)
         cdef double bucket = floor(mean_inference_s / self.bucket_s)
         cdef Entry entry
+        cdef ChainKey key
         if not isfinite(band):
             raise ValueError(
                 "requested_at must be a finite number of bands, "
@@ -81,92 +71,88 @@ cdef class ChainAdvancingQueue:
                 "mean_inference_s must be a finite number of buckets, "
                 f"got {mean_inference_s!r} s with bucket_s={self.bucket_s!r}"
             )
-        if job in self._entries:
-            raise ValueError(f"job must not be waiting already, got {shown(job)}")
         entry = Entry.__new__(Entry)
         entry.job = job
-        entry.band = band
-        entry.turns = turns
-        entry.bucket = bucket
-        entry.sequence = self._sequence
-        self._entries[job] = entry
-        self._heap.append(entry)
+        if self._heap.size() == self._heap.capacity():  # so that nothing fails once the job is an entry
+            self._heap.reserve(2 * self._heap.size() + 16)
+        if self._entries.setdefault(job, entry) is not entry:
+            raise ValueError(f"job must not be waiting already, got {shown(job)}")
+        key.band, key.turns, key.bucket, key.sequence = band, turns, bucket, self._sequence
+        key.entry = <void*>entry
+        self._heap.push_back(key)
         self._sequence += 1
-        self._rise(entry, len(self._heap) - 1)
+        self._rise(key, self._heap.size() - 1)
         return 0
 
     cpdef object pop(self):
         """Remove and return the job that is next. Raises IndexError when none waits."""
         cdef Entry entry
-        if not self._heap:
+        if self._heap.empty():
             raise IndexError("pop from a queue in which no job waits")
-        entry = <Entry>self._heap[0]
+        entry = <Entry>self._heap[0].entry
         del self._entries[entry.job]
-        self._take(entry)
+        self._take(entry.place)
         return entry.job
 
     cpdef object peek(self):
         """The job that pop would return. Raises IndexError when none waits."""
-        if not self._heap:
+        if self._heap.empty():
             raise IndexError("peek into a queue in which no job waits")
-        return (<Entry>self._heap[0]).job
+        return (<Entry>self._heap[0].entry).job
 
     cpdef bint discard(self, object job) except -1:
         """Remove a job wherever it stands; whether it was waiting."""
         cdef object entry = self._entries.pop(job, None)
         if entry is None:
             return False
-        self._take(<Entry>entry)
+        self._take((<Entry>entry).place)
         return True
 
     def __len__(self):
-        return len(self._heap)
+        return <Py_ssize_t>self._heap.size()
 
     def __contains__(self, job):
         return job in self._entries
 
     # An indexed heap: every entry knows its place, so that discard needs no search and leaves nothing behind.
+    # The keys stand in it by value: what is compared with each other lies side by side.
 
-    cdef int _take(self, Entry entry) except -1:
-        cdef Entry last = <Entry>self._heap.pop()
-        if last is not entry:
-            self._sink(last, entry.place)
-            self._rise(last, last.place)
-        return 0
+    cdef void _take(self, size_t place) noexcept:
+        """Remove the key at that place; the last one takes it, from as far down as keys can be moved up."""
+        cdef ChainKey last = self._heap.back()
+        self._heap.pop_back()
+        if place < self._heap.size():
+            self._rise(last, self._deepest(place))
 
-    @cython.boundscheck(False)
-    @cython.wraparound(False)
-    cdef void _rise(self, Entry entry, Py_ssize_t place) noexcept:
-        cdef list heap = self._heap
-        cdef Entry parent
+    cdef void _rise(self, ChainKey key, size_t place) noexcept:
+        """Put the key there or above, as far as it is smaller than its parents."""
+        cdef ChainKey* heap = self._heap.data()
+        cdef size_t parent
         while place > 0:
-            parent = <Entry>heap[(place - 1) >> 1]
-            if not before(entry, parent):
+            parent = (place - 1) >> 2
+            if not key < heap[parent]:
                 break
-            heap[place] = parent
-            parent.place = place
-            place = (place - 1) >> 1
-        heap[place] = entry
-        entry.place = place
+            heap[place] = heap[parent]
+            (<Entry>heap[place].entry).place = place
+            place = parent
+        heap[place] = key
+        (<Entry>key.entry).place = place
 
-    @cython.boundscheck(False)
-    @cython.wraparound(False)
-    cdef void _sink(self, Entry entry, Py_ssize_t place) noexcept:
-        cdef list heap = self._heap
-        cdef Py_ssize_t child
-        cdef Py_ssize_t size = len(heap)
-        cdef Entry lower
+    cdef size_t _deepest(self, size_t place) noexcept:
+        """Move the smallest children up, from that place down; the place that is left free at the end."""
+        cdef ChainKey* heap = self._heap.data()
+        cdef size_t size = self._heap.size()
+        cdef size_t child, end, least
         while True:
-            child = 2 * place + 1
+            child = 4 * place + 1
             if child >= size:
-                break
-            if child + 1 < size and before(<Entry>heap[child + 1], <Entry>heap[child]):
+                return place
+            end = min(child + 4, size)
+            least = child
+            while child + 1 < end:
                 child += 1
-            lower = <Entry>heap[child]
-            if not before(lower, entry):
-                break
-            heap[place] = lower
-            lower.place = place
-            place = child
-        heap[place] = entry
-        entry.place = place
+                if heap[child] < heap[least]:
+                    least = child
+            heap[place] = heap[least]
+            (<Entry>heap[place].entry).place = place
+            place = least

@@ -8,9 +8,11 @@ cdef extern from *:
         long long rank;        // not above 0 in tier 0 (-hit for RP), 1 in tier 1
         double queued_at;
         PyObject* item;        // borrowed from the list being sorted
+        size_t place;          // in that list: no two keys are equal, and ties keep their order
         bool operator<(const RoutingPrefixKey& other) const {
             if (engine_rank != other.engine_rank) return engine_rank < other.engine_rank;
-            return rank != other.rank ? rank < other.rank : queued_at < other.queued_at;
+            if (rank != other.rank) return rank < other.rank;
+            return queued_at != other.queued_at ? queued_at < other.queued_at : place < other.place;
         }
     };
     """
@@ -19,6 +21,7 @@ cdef extern from *:
         long long rank
         double queued_at
         void* item
+        size_t place
         bint operator<(const RoutingPrefixKey&)
 
 
@@ -36,21 +39,26 @@ cdef class Waiting:
 cdef class LabelTiers:
     cdef object _labels                # holds the labels of tier 0; keeps an order if the policy needs one
     cdef unsigned long long version    # changes when a label enters or leaves; never equal for two policies
-    cdef vector[RoutingPrefixKey] _keys  # scratch, kept to spare the allocation
+    cdef vector[RoutingPrefixKey] _keys  # scratch, kept to spare the allocation, as are the others
+    cdef vector[RoutingPrefixKey] _kept, _dropped
 
     # An `order` is unasked, then the caller sets tokens_hit >= 0 of each request returned, then arrange.
     # All check that `waiting` holds only Waiting, and change nothing if not.
     cdef list unasked(self, list waiting)            # requests in tier 0 still to ask, in list order
     cdef bint arrange(self, list waiting) except -1  # sorts the list in place; whether that changed it
-    # The same for `items`, which the caller holds at the same places; `waiting` stays as it is. Ascending
-    # engine_ranks, one an item, come before the tiers; NULL for none. Runs no Python code.
-    cdef bint arrange_items(self, list waiting, list items, const long long* engine_ranks) except -1
+    # The same for `items` too, which the caller holds at the same places, and in `before` as they are now.
+    # Ascending engine_ranks, one an item, come before the tiers; NULL for none. Runs no Python code. Keys that
+    # were collected from `waiting` just before need not be so again.
+    cdef bint arrange_items(
+        self, list waiting, list items, list before, const long long* engine_ranks, bint is_collected
+    ) except -1
 
     cdef Py_ssize_t _collect(self, list waiting) except -1
     cdef int _collect_asked(self, list waiting) except -1
     cdef long long _rank(self, Waiting request) noexcept  # in tier 0, not above 0; above: a hit is to be asked
     cdef int _stamp(self, Waiting request) except -1
     cdef bint _settle(self, list items) noexcept
+    cdef bint _sort(self) noexcept
 
 
 cdef class RoutingPrefixPolicy(LabelTiers):

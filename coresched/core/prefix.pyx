@@ -6,7 +6,7 @@ a hit. A is least-recently-used and changes only when requests are admitted.
 """
 
 from cpython.object cimport PyObject
-from libcpp.algorithm cimport is_sorted, stable_sort
+from libcpp.algorithm cimport is_sorted, merge, sort
 
 from collections import OrderedDict
 
@@ -68,7 +68,7 @@ cdef class LabelTiers:
     cdef list unasked(self, list waiting):
         cdef list asked = []
         if not self._collect(waiting):
-            return asked
+            return asked  # and the keys are collected
         for request in waiting:
             if (<Waiting>request).tokens_hit < 0 and (<Waiting>request)._member:
                 asked.append(request)
@@ -78,14 +78,22 @@ cdef class LabelTiers:
         self._collect_asked(waiting)
         return self._settle(waiting)
 
-    cdef bint arrange_items(self, list waiting, list items, const long long* engine_ranks) except -1:
+    cdef bint arrange_items(
+        self, list waiting, list items, list before, const long long* engine_ranks, bint is_collected
+    ) except -1:
         cdef Py_ssize_t place
-        self._collect_asked(waiting)
-        for place in range(len(waiting)):
-            self._keys[place].item = PyList_GET_ITEM(<PyObject*>items, place)
-            if engine_ranks != NULL:
+        cdef size_t from_place
+        if not is_collected:
+            self._collect_asked(waiting)
+        if engine_ranks != NULL:
+            for place in range(len(waiting)):
                 self._keys[place].engine_rank = engine_ranks[place]
-        return self._settle(items)
+        if not self._settle(waiting):
+            return False
+        for place in range(len(waiting)):
+            from_place = self._keys[place].place
+            PyList_SET_ITEM(<PyObject*>items, place, PyList_GET_ITEM(<PyObject*>before, from_place))
+        return True
 
     # From _collect to _settle no Python code runs, so the list keeps alive what the keys borrow.
 
@@ -119,6 +127,7 @@ cdef class LabelTiers:
             key.queued_at = (<Waiting>item).queued_at
             key.engine_rank = 0
             key.item = item
+            key.place = place
             key += 1
         return unasked
 
@@ -133,11 +142,39 @@ cdef class LabelTiers:
     cdef bint _settle(self, list items) noexcept:
         """Put the list into the order of its keys; whether that changed it."""
         cdef Py_ssize_t place
-        if is_sorted(self._keys.begin(), self._keys.end()):
+        if not self._sort():
             return False
-        settle(self._keys)
         for place in range(<Py_ssize_t>self._keys.size()):
             PyList_SET_ITEM(<PyObject*>items, place, <PyObject*>self._keys[place].item)
+        return True
+
+
+    cdef bint _sort(self) noexcept:
+        """Sort the keys; whether that moved one. O(n + k log k) where k requests are out of place.
+
+        Most passes find a few that came, or whose label did. What is out of place is taken out, sorted alone,
+        and merged with the rest.
+        """
+        cdef size_t place, size = self._keys.size()
+        if is_sorted(self._keys.begin(), self._keys.end()):
+            return False
+        self._kept.clear()
+        self._dropped.clear()
+        for place in range(size):
+            if self._kept.empty() or self._kept.back() < self._keys[place]:
+                self._kept.push_back(self._keys[place])
+            elif self._kept.size() > 1 and self._kept[self._kept.size() - 2] < self._keys[place]:
+                self._dropped.push_back(self._kept.back())  # it stood too far in front
+                self._kept[self._kept.size() - 1] = self._keys[place]
+            else:
+                self._dropped.push_back(self._keys[place])
+            if self._dropped.size() > size // 4 + 1:
+                sort(self._keys.begin(), self._keys.end())
+                return True
+        sort(self._dropped.begin(), self._dropped.end())
+        merge(
+            self._kept.begin(), self._kept.end(), self._dropped.begin(), self._dropped.end(), self._keys.begin()
+        )
         return True
 
 
@@ -205,24 +242,3 @@ cdef class RoutingPrefixPolicy(LabelTiers):
     def labels(self):
         """The labels in the set, the oldest touch first."""
         return list(self._labels)
-
-
-cdef void settle(vector[RoutingPrefixKey]& keys) noexcept:
-    """Stable sort, cheap when a pass finds few requests out of place: insertion while that moves little."""
-    cdef Py_ssize_t size = keys.size()
-    cdef Py_ssize_t moves_left = 8 * size
-    cdef Py_ssize_t place, hole
-    cdef RoutingPrefixKey key
-    for place in range(1, size):
-        if not keys[place] < keys[place - 1]:
-            continue
-        key = keys[place]
-        hole = place
-        while hole > 0 and key < keys[hole - 1]:
-            keys[hole] = keys[hole - 1]
-            hole -= 1
-        keys[hole] = key
-        moves_left -= place - hole
-        if moves_left < 0:
-            stable_sort(keys.begin(), keys.end())
-            return

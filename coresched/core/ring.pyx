@@ -21,17 +21,30 @@ from coresched.core.checks cimport (
 )
 from coresched.core.shares import LARGEST_WEIGHT
 
+cdef extern from "Python.h":
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+
+cdef extern from "murmur3.h" namespace "coresched":
+    unsigned long long murmur3(const char* text, size_t size, unsigned long long seed) noexcept
+
 # Both numbers are part of the routing: changing one moves every label.
 cdef object POINT_SEED = 0
-cdef object LABEL_SEED = 1
+cdef unsigned long long LABEL_SEED = 1
 
 cdef object MOST_VIRTUAL_NODES = 65536
 cdef object LARGEST_TERM = (1 << 63) - 1
 
 
-cdef inline unsigned long long hashed(str text, object seed) except? 0:
+cdef unsigned long long point_position(str text) except? 0:
     # The 64-bit variant on every machine. Unsigned by the cast: mmh3 5.3 ignores a positional `signed`.
-    return <unsigned long long><long long>(<tuple>hash64(text, seed, True))[0]
+    return <unsigned long long><long long>(<tuple>hash64(text, POINT_SEED, True))[0]
+
+
+cdef inline unsigned long long label_position(str label) except? 0:
+    # The same hash; a call of mmh3 would take longer than all else that a route does.
+    cdef Py_ssize_t size = 0
+    cdef const char* text = PyUnicode_AsUTF8AndSize(label, &size)
+    return murmur3(text, size, LABEL_SEED)
 
 
 cdef object as_written(double number):
@@ -211,7 +224,7 @@ cdef class LoadBoundedRouter:
         cdef size_t low = 0, high = self._points.size(), middle
         if high == 0:
             raise LookupError(f"a worker must be added before {shown(label)} can be routed, there is none")
-        position = hashed(label, LABEL_SEED)
+        position = label_position(label)
         while low < high:
             middle = (low + high) >> 1
             if self._points[middle].position < position:
@@ -264,7 +277,7 @@ cdef class LoadBoundedRouter:
         if name in self._weights:
             raise ValueError(f"a worker must be added once only, got {name!r} again")
         count = max(1, round(self.virtual_nodes * weight))
-        positions = sorted([hashed(f"{name}#{i}", POINT_SEED) for i in range(count)])
+        positions = sorted([point_position(f"{name}#{i}") for i in range(count)])
         slot = self._occupy(name)
         merged.reserve(self._points.size() + count)
         for position in positions:
