@@ -148,4 +148,6 @@ def runs(draw: st.DrawFn) -> RunSettings:
         load_bound=draw(st.sampled_from([1.0, 1.25, 2.0])),
         band_s=draw(st.floats(0.1, 100.0)),
         seed=draw(st.integers(0, 3)),
+        returns_held=draw(st.sampled_from([1, 1, 2, 8])),
+        returns_held_s=draw(st.floats(0.01, 10.0)),
     )

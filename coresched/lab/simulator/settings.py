@@ -61,7 +61,9 @@ class RunSettings:
     (``workers``) and C_A (``label_capacity``); ``state_ratio`` is r, ``load_bound`` is alpha of LBCH and of
     the routers with a bound of that kind, ``band_s`` and ``bucket_s`` are B and D_I of CAAS. ``seed`` 0 keeps
     the submission order and the labels of the trace; any other seed shuffles the order and places the labels
-    elsewhere on the hash ring. Raises InputError naming the field, the value and the fix.
+    elsewhere on the hash ring. With ``returns_held`` above 1 turns after a trajectory's first are held back
+    until so many wait for their worker, or ``returns_held_s`` seconds have passed (`HeldReturns`). Raises
+    InputError naming the field, the value and the fix.
     """
 
     name: str
@@ -78,16 +80,18 @@ class RunSettings:
     bucket_s: float = 1.0
     cache_aware: CacheAwareRouting = CacheAwareRouting()
     seed: int = 0
+    returns_held: int = 1
+    returns_held_s: float = 1.0
 
     worker_policies: ClassVar[Sequence[str] | None] = WORKER_POLICIES
     """What ``worker_policy`` may be; None: the workers themselves know."""
 
     def __post_init__(self) -> None:
         self._require("workers", 1 <= self.workers <= MOST_WORKERS, f"from 1 to {MOST_WORKERS}")
-        for field in ("sample_concurrency", "label_capacity", "environment_concurrency"):
+        for field in ("sample_concurrency", "label_capacity", "environment_concurrency", "returns_held"):
             value = getattr(self, field)
             self._require(field, value is None or 1 <= value <= MOST, f"from 1 to {MOST}")
-        for field in ("state_ratio", "band_s", "bucket_s"):
+        for field in ("state_ratio", "band_s", "bucket_s", "returns_held_s"):
             value = getattr(self, field)
             self._require(field, LEAST <= value <= MOST, f"from {LEAST:g} to {MOST}")
         self._require(

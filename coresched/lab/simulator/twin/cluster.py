@@ -6,7 +6,7 @@ from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.settings import RunSettings
-from coresched.lab.simulator.twin.flow import ARRIVE, WAKE, SampleFlow
+from coresched.lab.simulator.twin.flow import ARRIVE, RELEASE, WAKE, SampleFlow
 from coresched.lab.simulator.twin.worker import SimulatedWorker
 from coresched.lab.simulator.workload import Workload
 
@@ -48,6 +48,9 @@ class Cluster(SampleFlow):
             elif kind == ARRIVE:
                 outcome.events += 1
                 self._arrive(subject, t)
+            elif kind == RELEASE:
+                outcome.events += 1
+                self._release_overdue(subject, version, t)
             else:
                 outcome.events += 1
                 self._environment_end(subject, t)
