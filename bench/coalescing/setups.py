@@ -55,3 +55,16 @@ BATCH: Final = SetUp(
     state_slots=320,
 )
 QUICK_BATCH: Final = replace(BATCH, samples=16, sample_concurrency=12, turns=3, output_tokens=40)
+
+# For a tiny model on the CPU, whose steps take some ten milliseconds.
+TINY_BATCH: Final = SetUp(
+    "tiny agents",
+    samples=40,
+    sample_concurrency=28,
+    turns=4,
+    initial_prompt_tokens=200,
+    output_tokens=40,
+    response_tokens=60,
+    environment_s=0.05,
+)
+TINY_QUICK_BATCH: Final = replace(TINY_BATCH, samples=8, sample_concurrency=6, turns=2)
