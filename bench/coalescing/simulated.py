@@ -21,11 +21,12 @@ WITH_ROOM: Final = {"SWE": (0.135, 123), "WideSearch": (0.15, 98), "BFCL": (2.26
 """Of Figure 3: r and C_S of a cell in which nothing is evicted and no request waits for a place."""
 FULL: Final = {"SWE": 196, "WideSearch": 150, "BFCL": 1300}
 """Of Figure 6: C_S with a standing queue."""
+SHORT: Final = {"fcfs": "fcfs", "routing-prefix": "rp"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A workload and how it is run, but for p0 and what is held."""
+    """A workload and how it is run, but for p0 and what is held; the name has C_S, or W."""
 
     name: str
     workload: str
@@ -61,18 +62,18 @@ def _cases_of(name: str) -> Iterator[Case]:
         if (cell.workload, cell.settings.state_ratio, cell.settings.sample_concurrency)
         == (name, ratio, concurrency)
     )
-    for policy in ("fcfs", "routing-prefix"):
+    for policy in SHORT:
         settings = replace(room.settings, worker_policy=policy)
-        yield Case(f"{name}, C_S {concurrency}, {policy}", name, settings)
-    for policy in ("fcfs", "routing-prefix"):
+        yield Case(f"{name} {concurrency} {SHORT[policy]}", name, settings)
+    for policy in SHORT:
         full = _only(
             cell
             for cell in figure6()
             if (cell.workload, cell.row, cell.settings.sample_concurrency) == (name, policy, FULL[name])
         )
-        yield Case(f"{name}, C_S {FULL[name]}, {policy}", name, full.settings)
+        yield Case(f"{name} {FULL[name]} {SHORT[policy]}", name, full.settings)
     pair = _only(cell for cell in figure8() if (cell.workload, cell.row) == (name, "lbch"))
-    yield Case(f"{name}, two workers, lbch", name, pair.settings)
+    yield Case(f"{name} W 2 rp", name, pair.settings)
 
 
 def _only(cells: Iterator[Cell]) -> Cell:
