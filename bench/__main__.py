@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from bench import capacity, gateway, overhead, replay, routers, service, simulator
 from bench.chaos import parser as chaos
+from bench.coalescing import command as coalescing
 from bench.engine_batch import sglang_command as sglang_batch
 from bench.engine_batch import vllm_command as vllm_batch
 from bench.paper import command as paper
@@ -32,6 +33,7 @@ def build_parser() -> CommandParser:
         capacity,
         paper,
         routers,
+        coalescing,
         replay,
         chaos,
         sglang_batch,

@@ -165,4 +165,6 @@ def runs(draw: st.DrawFn) -> RunSettings:
         seed=draw(st.integers(0, 3)),
         eviction_policy=draw(st.sampled_from(EVICTION_POLICIES)),
         pool_policy=draw(st.sampled_from(POOL_POLICIES)),
+        returns_held=draw(st.sampled_from([1, 1, 2, 8])),
+        returns_held_s=draw(st.floats(0.01, 10.0)),
     )

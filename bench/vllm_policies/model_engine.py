@@ -97,3 +97,16 @@ class ModelEngine:
             for output in outputs
             if output.finished
         ]
+
+    def forget(self) -> None:
+        """Empty the prefix cache, while nothing is in flight. Raises RuntimeError where vLLM does not."""
+        if not self.engine.reset_prefix_cache():
+            raise RuntimeError("vLLM has not emptied its prefix cache")
+
+    def abort_all(self) -> None:
+        """Whatever is in flight."""
+        scheduler = self.scheduler
+        self.engine.abort_request(
+            [each.request_id for each in (*scheduler.running, *scheduler.waiting)], internal=True
+        )
+        self.engine.step()

@@ -35,6 +35,7 @@ CLOCKED_MODULES = (
     "sglang.srt.managers.scheduler",
     "sglang.srt.managers.scheduler_components.flush_wrapper",
     "sglang.srt.managers.scheduler_components.metrics_reporter",
+    "sglang.srt.managers.prefill_delayer",
 )
 
 
@@ -60,10 +61,6 @@ def boot_scheduler(server_args: Mapping[str, object], clock: VirtualClock) -> An
     global _booted
     if _booted:
         raise InputError("an engine was made in this process before; each needs a process of its own")
-    if server_args.get("prefill_delayer_queue_min_ratio") is not None:
-        raise InputError(
-            "prefill_delayer_queue_min_ratio must be left out; the delay it ends is timed by the real clock"
-        )
     if "model_path" not in server_args:
         raise InputError("server_args has no model_path; give the directory of a config.json")
     load_sglang()
@@ -84,6 +81,7 @@ def boot_scheduler(server_args: Mapping[str, object], clock: VirtualClock) -> An
     publish(arguments, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
     for name in CLOCKED_MODULES:
         import_module(name).time = VirtualTime(clock)  # type: ignore[attr-defined]
+    _stamp_delays(clock)
     ports = PortArgs.init_new(arguments)
     try:
         with _refusals():
@@ -92,6 +90,13 @@ def boot_scheduler(server_args: Mapping[str, object], clock: VirtualClock) -> An
         _remove_sockets(ports)
     _remove_load_snapshots(scheduler)
     return scheduler
+
+
+def _stamp_delays(clock: VirtualClock) -> None:
+    """Let the prefill delayer's waits begin by ``clock``: their default is the real one, bound at import."""
+    module: Any = import_module("sglang.srt.managers.prefill_delayer")
+    state = module._State
+    module._State = lambda: state(start_time=clock.now())
 
 
 @contextmanager

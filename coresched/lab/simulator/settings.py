@@ -87,9 +87,11 @@ class RunSettings:
     lognormal factor between a sample's length and what is expected of it, 0 for perfect knowledge. With
     ``release_finished`` the workers are told when a sample has finished, and drop what they hold of it;
     without, it is garbage until it is evicted. ``eviction_policy`` is which idle cache entry a worker gives
-    up, ``pool_policy`` whether its two pools keep the sizes that r gives them. ``seed`` 0 keeps the
-    submission order and the labels of the trace; any other seed shuffles the order and places the labels
-    elsewhere on the hash ring. Raises InputError naming the field, the value and the fix.
+    up, ``pool_policy`` whether its two pools keep the sizes that r gives them. With ``returns_held`` above 1
+    turns after a trajectory's first are held back until so many wait for their worker, or
+    ``returns_held_s`` seconds have passed (`HeldReturns`). ``seed`` 0 keeps the submission order and the
+    labels of the trace; any other seed shuffles the order and places the labels elsewhere on the hash ring.
+    Raises InputError naming the field, the value and the fix.
     """
 
     name: str
@@ -111,6 +113,8 @@ class RunSettings:
     seed: int = 0
     eviction_policy: EvictionPolicy = "lru"
     pool_policy: PoolPolicy = "static"
+    returns_held: int = 1
+    returns_held_s: float = 1.0
 
     worker_policies: ClassVar[Sequence[str] | None] = ORDERS
     """What ``worker_policy`` may be; None: the workers themselves know."""
@@ -119,10 +123,10 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         self._require("workers", 1 <= self.workers <= MOST_WORKERS, f"from 1 to {MOST_WORKERS}")
-        for field in ("sample_concurrency", "label_capacity", "environment_concurrency"):
+        for field in ("sample_concurrency", "label_capacity", "environment_concurrency", "returns_held"):
             value = getattr(self, field)
             self._require(field, value is None or 1 <= value <= MOST, f"from 1 to {MOST}")
-        for field in ("state_ratio", "band_s", "bucket_s"):
+        for field in ("state_ratio", "band_s", "bucket_s", "returns_held_s"):
             value = getattr(self, field)
             self._require(field, LEAST <= value <= MOST, f"from {LEAST:g} to {MOST}")
         self._require(

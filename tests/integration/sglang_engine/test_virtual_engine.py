@@ -172,3 +172,11 @@ def test_the_guard_holds_nothing_back_while_nothing_runs(seen: dict[str, Seen]) 
     assert ours["queue_s"][0] == 0.0
     assert ours["second waits for the first"] is True
     assert seen["nothing runs, fcfs"]["queue_s"][1] == 0.0
+
+
+def test_the_prefill_delayer_waits_in_virtual_time(seen: dict[str, Seen]) -> None:
+    delayed = seen["delayed"]
+    assert isclose(delayed["first"], 1.0, abs_tol=0.1)
+    assert isclose(delayed["alone"], 3.5, abs_tol=0.1)
+    assert delayed["earlier"] == delayed["later"]
+    assert isclose(delayed["later"], 6.25, abs_tol=0.1)

@@ -220,6 +220,24 @@ def nothing_runs(policy: str) -> Seen:
     }
 
 
+def delayed() -> Seen:
+    """SGLang's own delayer: while one decodes, it waits for two that can be prefilled together, or 0.5 s."""
+    one = engine(
+        max_running_requests=3,
+        enable_prefill_delayer=True,
+        prefill_delayer_queue_min_ratio=2.0,
+        prefill_delayer_max_delay_ms=500.0,
+        prefill_delayer_max_delay_passes=1_000,
+        prefill_max_requests=2,
+    )
+    one.submit("decodes", prompt(0, 300), 600)
+    # It lets the first of all pass.
+    for name, at in {"first": 1.0, "alone": 3.0, "earlier": 6.0, "later": 6.25}.items():
+        one.submit(name, prompt(round(4_000 * at), 300), 2, at=at)
+    finished = {each.request_id: each for each in one.advance()}
+    return {name: each.started_s for name, each in finished.items()}
+
+
 CASES: dict[str, Callable[[], Seen]] = {
     "alone": alone,
     "whole": whole,
@@ -235,6 +253,7 @@ CASES: dict[str, Callable[[], Seen]] = {
     "unknown policy": lambda: refused(schedule_policy="none such"),
     "no model": lambda: refused(model_path="/no/such/model"),
     "stuck": stuck,
+    "delayed": delayed,
     "returning, fcfs": lambda: returning("fcfs"),
     "returning, routing-residency": lambda: returning("routing-residency"),
     "nothing runs, fcfs": lambda: nothing_runs("fcfs"),

@@ -16,9 +16,10 @@ from coresched.lab.simulator.admissions.registry import coordinated_admission, s
 from coresched.lab.simulator.environments.registry import coordinated_environment, environment_queue
 from coresched.lab.simulator.expectations import expected_lengths
 from coresched.lab.simulator.outcome import Outcome
+from coresched.lab.simulator.returning import HeldReturns
 
 cdef enum:
-    WAKE, ARRIVE, ENVIRONMENT_END, GATE_CHECK
+    WAKE, ARRIVE, ENVIRONMENT_END, GATE_CHECK, RELEASE
 
 
 cdef class Cluster(WorkerHost):
@@ -36,6 +37,8 @@ cdef class Cluster(WorkerHost):
     cdef int worker_count
     cdef bint release_finished
     cdef double turnaround_s, turnaround_token_s
+    cdef object returns  # HeldReturns, or None where none are held
+    cdef double returns_held_s
     cdef vector[long long] turn
     cdef vector[int] worker_of
     cdef vector[double] arrived_s, first_token_s, completed_s, load_t
@@ -59,6 +62,8 @@ cdef class Cluster(WorkerHost):
         self.router = RequestRouter(self.columns, settings, model.times)
         self.environments = environment_queue(workload, settings, model.times)
         self.gate = turn_gate(workload, settings, memory.kv_tokens)
+        self.returns = HeldReturns(settings.workers, settings.returns_held) if settings.returns_held > 1 else None
+        self.returns_held_s = settings.returns_held_s
         self.heap = EventHeap()
         self.worker_count = settings.workers
         self.release_finished = settings.release_finished
@@ -109,6 +114,9 @@ cdef class Cluster(WorkerHost):
             elif event.kind == GATE_CHECK:
                 self.events += 1
                 self.gate_check(event.t)
+            elif event.kind == RELEASE:
+                self.events += 1
+                self.let_go(event.subject, self.returns.overdue(event.subject, event.version), event.t)
             else:
                 self.events += 1
                 self.environment_end(event.subject, event.t)
@@ -182,7 +190,23 @@ cdef class Cluster(WorkerHost):
         self.log_load(t, worker, 1)
         if self.gate is not None:
             self.gate.placed(sample, worker)
-        return (<SimulatedWorker>self.workers[worker]).enqueue(sample, turn, t)
+        if self.returns is None:
+            return (<SimulatedWorker>self.workers[worker]).enqueue(sample, turn, t)
+        return self.arrive_held(worker, sample, turn > self.columns.first_turn[sample], t)
+
+    cdef int arrive_held(self, int worker, int sample, bint returning, double t) except -1:
+        cdef long long in_flight = self.router.in_flight[worker]
+        self.let_go(worker, self.returns.arrived(worker, sample, in_flight, returning=returning), t)
+        group = self.returns.opened(worker)
+        if group is not None:
+            self.heap.push(t + self.returns_held_s, RELEASE, worker, group)
+        return 0
+
+    cdef int let_go(self, int worker, list samples, double t) except -1:
+        cdef int sample
+        for sample in samples:
+            (<SimulatedWorker>self.workers[worker]).enqueue(sample, self.turn[sample], t)
+        return 0
 
     cdef int wake_at(self, int worker, double t, long long version) except -1:
         self.heap.push(t, WAKE, worker, version)

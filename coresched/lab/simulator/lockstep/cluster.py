@@ -11,12 +11,12 @@ from coresched.lab.simulator.model import StepTimes
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.routers.registry import ROUTERS_BY_FIRST_TOKENS
 from coresched.lab.simulator.settings import RunSettings
-from coresched.lab.simulator.twin.flow import ARRIVE, GATE_CHECK, SampleFlow
+from coresched.lab.simulator.twin.flow import ARRIVE, GATE_CHECK, RELEASE, SampleFlow
 from coresched.lab.simulator.twin.routing import RequestRouter, Ring
 from coresched.lab.simulator.workload import Workload
 
-Queue = list[tuple[float, int, int, int]]
-"""A heap of (time, sequence number, what happens, sample)."""
+Queue = list[tuple[float, int, int, int, int]]
+"""A heap of (time, sequence number, kind of event, its subject, its version)."""
 
 
 def compiled_ring(workers: Iterable[str], load_bound: float) -> Ring:
@@ -64,6 +64,7 @@ class LockstepCluster(SampleFlow):
         self.workers = workers
         self.all_workers = range(settings.workers)
         self.arrivals: Queue = []
+        """And releases of turns that were held."""
         self.stages: Queue = []
         self.turns: list[FinishedTurn] = []
         """All that finished, in that order."""
@@ -75,7 +76,8 @@ class LockstepCluster(SampleFlow):
 
     def _push(self, t: float, kind: int, subject: int, version: int = 0) -> None:
         self.sequence += 1
-        heapq.heappush(self.arrivals if kind == ARRIVE else self.stages, (t, self.sequence, kind, subject))
+        queue = self.arrivals if kind in (ARRIVE, RELEASE) else self.stages
+        heapq.heappush(queue, (t, self.sequence, kind, subject, version))
 
     def run(self, progress: Callable[[int], None] | None = None) -> Outcome:
         """``progress(completed samples)`` is called whenever the number has changed."""
@@ -123,14 +125,16 @@ class LockstepCluster(SampleFlow):
             first = min(queues, key=lambda queue: queue[0][:2], default=None)
             if first is None or first[0][0] > until or (first[0][0] == until and not including):
                 return
-            t, _, kind, sample = heapq.heappop(first)
+            t, _, kind, subject, version = heapq.heappop(first)
             self.outcome.events += 1
             if kind == ARRIVE:
-                self._arrive(sample, t)
+                self._arrive(subject, t)
+            elif kind == RELEASE:
+                self._release_overdue(subject, version, t)
             elif kind == GATE_CHECK:
                 self._gate_check(t)
             else:
-                self._environment_end(sample, t)
+                self._environment_end(subject, t)
 
     def _turn_finished(self, worker: int, turn: FinishedTurn) -> None:
         outcome, number = self.outcome, self.turn[turn.sample]

@@ -7,7 +7,7 @@ from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.settings import RunSettings
-from coresched.lab.simulator.twin.flow import ARRIVE, GATE_CHECK, WAKE, SampleFlow
+from coresched.lab.simulator.twin.flow import ARRIVE, GATE_CHECK, RELEASE, WAKE, SampleFlow
 from coresched.lab.simulator.twin.worker import SimulatedWorker
 from coresched.lab.simulator.workload import Workload
 
@@ -57,6 +57,9 @@ class Cluster(SampleFlow):
             elif kind == GATE_CHECK:
                 outcome.events += 1
                 self._gate_check(t)
+            elif kind == RELEASE:
+                outcome.events += 1
+                self._release_overdue(subject, version, t)
             else:
                 outcome.events += 1
                 self._environment_end(subject, t)

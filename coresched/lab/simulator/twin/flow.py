@@ -9,11 +9,12 @@ from coresched.lab.simulator.environments.registry import coordinated_environmen
 from coresched.lab.simulator.expectations import expected_lengths
 from coresched.lab.simulator.model import StepTimes
 from coresched.lab.simulator.outcome import Outcome
+from coresched.lab.simulator.returning import HeldReturns
 from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.twin.routing import RequestRouter
 from coresched.lab.simulator.workload import Workload
 
-WAKE, ARRIVE, ENVIRONMENT_END, GATE_CHECK = range(4)
+WAKE, ARRIVE, ENVIRONMENT_END, GATE_CHECK, RELEASE = range(5)
 
 
 class SampleFlow(ABC):
@@ -40,6 +41,9 @@ class SampleFlow(ABC):
         self.router = self.router_class(workload, settings, times)
         self.environments = environment_queue(workload, settings, times)
         self.gate = turn_gate(workload, settings, kv_tokens)
+        self.returns: HeldReturns | None = None
+        if settings.returns_held > 1:
+            self.returns = HeldReturns(settings.workers, settings.returns_held)
         self.heap: list[tuple[float, int, int, int, int]] = []
         self.sequence = 0
         self.index_of = {label: index for index, label in enumerate(workload.labels)}
@@ -102,7 +106,26 @@ class SampleFlow(ABC):
         self._log_load(t, worker, 1)
         if self.gate is not None:
             self.gate.placed(sample, worker)
-        self._enqueue(worker, sample, turn, t)
+        if self.returns is None:
+            self._enqueue(worker, sample, turn, t)
+            return
+        returning = turn > self.workload.first_turn[sample]
+        self._let_go(
+            worker,
+            self.returns.arrived(worker, sample, self.router.in_flight[worker], returning=returning),
+            t,
+        )
+        if (group := self.returns.opened(worker)) is not None:
+            self._push(t + self.settings.returns_held_s, RELEASE, worker, group)
+
+    def _release_overdue(self, worker: int, group: int, t: float) -> None:
+        """A group of returning turns has been held for as long as it may; it may have gone before."""
+        assert self.returns is not None
+        self._let_go(worker, self.returns.overdue(worker, group), t)
+
+    def _let_go(self, worker: int, samples: list[int], t: float) -> None:
+        for sample in samples:
+            self._enqueue(worker, sample, self.turn[sample], t)
 
     def _first_token(self, sample: int, t: float) -> None:
         self.first_token_s[sample] = t
