@@ -5,12 +5,13 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from bench import capacity, gateway, overhead, replay, routers, service, simulator
+from bench import capacity, gateway, overhead, replay, service, simulator
 from bench.chaos import parser as chaos
 from bench.engine_batch import sglang_command as sglang_batch
 from bench.engine_batch import vllm_command as vllm_batch
 from bench.paper import command as paper
 from bench.progress import clear
+from bench.rivals import command as rivals
 from bench.sglang_policies import command as sglang_policies
 from bench.sglang_priority import command as sglang_priority
 from bench.vllm_policies import command as vllm_policies
@@ -31,7 +32,7 @@ def build_parser() -> CommandParser:
         gateway,
         capacity,
         paper,
-        routers,
+        rivals,
         replay,
         chaos,
         sglang_batch,
