@@ -12,7 +12,13 @@ from coresched.lab.simulator.engine.cluster import Cluster
 from coresched.lab.simulator.memory import Memory, require_fit, split_memory
 from coresched.lab.simulator.model import StepTimes, WorkerModel, load_worker_model
 from coresched.lab.simulator.outcome import Outcome
-from coresched.lab.simulator.settings import ENVIRONMENT_POLICIES, ROUTERS, WORKER_POLICIES, RunSettings
+from coresched.lab.simulator.settings import (
+    ADMISSION_POLICIES,
+    ENVIRONMENT_POLICIES,
+    ROUTERS,
+    WORKER_POLICIES,
+    RunSettings,
+)
 from coresched.lab.simulator.workload import Workload, build_workload
 from coresched.trajectory.schema import Environment, Trajectory, Turn
 
@@ -145,6 +151,8 @@ def runs(draw: st.DrawFn) -> RunSettings:
         worker_policy=draw(st.sampled_from(WORKER_POLICIES)),
         routing=draw(st.sampled_from(ROUTERS)),
         environment_policy=draw(st.sampled_from(ENVIRONMENT_POLICIES)),
+        admission_policy=draw(st.sampled_from(ADMISSION_POLICIES)),
+        expectation_noise=draw(st.sampled_from([0.0, 0.6])),
         load_bound=draw(st.sampled_from([1.0, 1.25, 2.0])),
         band_s=draw(st.floats(0.1, 100.0)),
         seed=draw(st.integers(0, 3)),

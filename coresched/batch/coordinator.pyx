@@ -1,12 +1,13 @@
 """The batch coordinator: which samples run, which hold a resident slot, whose environment job gets a slot.
 
-Samples are admitted in submission order while fewer than ``C_S`` are admitted and unfinished; fewer than ``C_R``
-of them become resident, first come, first served; environment jobs run while fewer than ``C_E`` do, in the order
-of the policy. A sample asks for slots in this order only, so no two can wait for each other. A pure state machine:
+Samples are admitted in the order of a policy while fewer than ``C_S`` are admitted and unfinished; fewer than
+``C_R`` of them become resident, first come, first served; environment jobs run while fewer than ``C_E`` do, in the
+order of another policy. A sample asks for slots in this order only, so no two can wait for each other. A pure state machine:
 time is an argument, nothing waits and nothing is executed here.
 """
 
 cimport cython
+from libc.math cimport NAN
 
 from coresched.batch.records import BatchSummary
 from coresched.core.checks cimport check_finite, check_label
@@ -14,7 +15,7 @@ from coresched.core.checks cimport check_finite, check_label
 
 @cython.final
 cdef class Coordinator(BatchSteps):
-    """Coordinator(sample_concurrency, environment_concurrency=None, *, environment_policy="caas", band_s=30.0, bucket_s=1.0, resident_concurrency=None)\n--\n
+    """Coordinator(sample_concurrency, environment_concurrency=None, *, environment_policy="caas", admission_policy="submission", band_s=30.0, bucket_s=1.0, resident_concurrency=None)\n--\n
     Admission of samples to ``C_S`` slots, of samples to ``C_R`` resident slots and of environment jobs to ``C_E``
     slots, with each sample's times.
 
@@ -22,7 +23,9 @@ cdef class Coordinator(BatchSteps):
     cap. ``environment_policy`` orders the environment queue: "fcfs", first come, first served, or "caas",
     ascending ``(floor(a / B), -n, floor(mean(tau) / D_I), e)``: a, the request's seconds since the first
     submit; n, the sample's completed turns; tau, their durations; B = ``band_s``, D_I = ``bucket_s``; e, the
-    entry sequence. ``resident_concurrency`` is C_R, at least 1, or None for no cap: samples that hold a resident
+    entry sequence. ``admission_policy`` orders the samples that wait for admission: "submission", in the order in
+    which they were submitted, or "longest-expected-first", by the lengths that `submit` was told, those without one
+    like the median of the others, equal ones in submission order. ``resident_concurrency`` is C_R, at least 1, or None for no cap: samples that hold a resident
     slot at a time, first come, first served; one is asked for between stages and kept over them.
 
     ``now`` is in seconds on any monotonic clock. Every step raises ValueError for a ``now`` that is not finite
@@ -48,22 +51,32 @@ cdef class Coordinator(BatchSteps):
 
     # The steps by name.
 
-    def submit(self, sample, now):
+    def submit(self, sample, now, expected=None):
         """Let a new sample, or one that was put back, wait for admission.
 
+        ``expected`` is how long the sample is expected to be, 0 or more, in a unit that is the same for the whole
+        batch: seconds, turns or tokens; None where nothing is known. Submission order does not read it.
+
         One that was put back has its old place again, before all that were not admitted meanwhile, and begins
-        a fresh trajectory: its times are those of the new attempt. Raises ValueError for any other known name.
+        a fresh trajectory: its times are those of the new attempt, while what is expected of it stays what its first
+        submit said. Raises ValueError for any other known name, and for an ``expected`` that is negative or not
+        finite.
         """
         cdef Sample known
+        cdef double length = NAN
+        if expected is not None:
+            length = check_finite(expected, "expected")
+            if length < 0:
+                raise ValueError(f"expected must be at least 0, got {expected!r}")
         sample = check_label(sample, "sample")
         known = self._by_name.get(sample)
         if known is not None and known.state == RETURNED:
             self.renew(known, check_finite(now, "now"))
         else:
-            self.enroll(sample, check_finite(now, "now"))
+            self.enroll(sample, check_finite(now, "now"), length)
 
     def admit(self, now):
-        """Admit the samples that C_S allows; their names, in submission order."""
+        """Admit the samples that C_S allows; their names, in the order of the policy."""
         cdef double moment = check_finite(now, "now")
         cdef list admitted = []
         cdef Sample sample = self.next_admission(moment)

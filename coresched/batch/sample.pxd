@@ -18,7 +18,8 @@ cdef class Sample:
     cdef public int index  # the caller's own; 0 until set
     cdef Stage state
     cdef Py_ssize_t place  # in submission order, kept when it is put back
-    cdef bint listed       # whether that place is among the coordinator's _again
+    cdef double expected   # its length in any one unit; NaN where nothing is expected
+    cdef bint listed       # whether it is in the admission order
     cdef double submitted_at
     cdef double admitted_at   # this and the times below: NaN until they come
     cdef double finished_at

@@ -1,3 +1,4 @@
+from coresched.batch.admission cimport AdmissionOrder
 from coresched.batch.resident cimport ResidentSlots
 from coresched.batch.sample cimport Sample, Stage
 from coresched.core.chain cimport ChainAdvancingQueue
@@ -15,21 +16,21 @@ cdef class BatchSteps:
     cdef readonly double bucket_s
     cdef readonly object environment_concurrency
     cdef readonly str environment_policy
+    cdef readonly str admission_policy
     cdef readonly object resident_concurrency
     cdef Py_ssize_t _sample_slots
     cdef Py_ssize_t _environment_slots
     cdef bint _by_depth
     cdef ChainAdvancingQueue _queue
+    cdef AdmissionOrder _order
     cdef ResidentSlots _residents
     cdef list _samples   # in submission order
     cdef dict _by_name
-    cdef Py_ssize_t _next  # no sample before this place waits for admission, but for those in _again
-    cdef list _again       # heap of places before _next whose samples were put back and submitted again
     cdef double _begun
     cdef double _now
 
-    # next_admission, next_dispatch and next_resident return None when there is none.
-    cdef Sample enroll(self, str name, double now)
+    # next_admission, next_dispatch and next_resident return None when there is none; expected: NaN for none.
+    cdef Sample enroll(self, str name, double now, double expected=*)
     cdef Sample next_admission(self, double now)
     cdef int begin_inference(self, Sample sample, double now) except -1
     cdef int end_inference(self, Sample sample, double now) except -1

@@ -6,8 +6,6 @@ A pure state machine: time is an argument, nothing waits and nothing is executed
 from libc.float cimport DBL_MAX
 from libc.math cimport NAN, fmin
 
-from heapq import heappop, heappush
-
 from coresched.batch.sample cimport (
     ADMITTED, ENVIRONMENT, FINISHED, INFERENCE, QUEUED, RESIDENT_QUEUED, RETURNED, WAITING, WITHDRAWN,
 )
@@ -37,6 +35,7 @@ cdef class BatchSteps:
         environment_concurrency=None,
         *,
         environment_policy="caas",
+        admission_policy="submission",
         band_s=30.0,
         bucket_s=1.0,
         resident_concurrency=None,
@@ -48,6 +47,8 @@ cdef class BatchSteps:
             self._environment_slots = check_count(environment_concurrency, "environment_concurrency", 1)
         if environment_policy not in ("fcfs", "caas"):
             raise ValueError(f'environment_policy must be "fcfs" or "caas", got {environment_policy!r}')
+        self._order = AdmissionOrder(admission_policy)
+        self.admission_policy = admission_policy
         self.environment_concurrency = environment_concurrency
         self.environment_policy = environment_policy
         self._by_depth = environment_policy == "caas"
@@ -62,7 +63,6 @@ cdef class BatchSteps:
         self._residents = ResidentSlots(residents, ARRIVAL_BAND_S)
         self._samples = []
         self._by_name = {}
-        self._again = []
         self._begun = 0.0
         self._now = -DBL_MAX
 
@@ -81,7 +81,7 @@ cdef class BatchSteps:
         """Samples that hold a resident slot, at most C_R."""
         return self._residents.held
 
-    cdef Sample enroll(self, str name, double now):
+    cdef Sample enroll(self, str name, double now, double expected=NAN):
         cdef Sample sample
         self._check_time(now)
         if name in self._by_name:
@@ -89,11 +89,13 @@ cdef class BatchSteps:
         sample = Sample.__new__(Sample)
         sample.name = name
         sample.place = len(self._samples)
+        sample.expected = expected
         if not self._samples:
             self._begun = now
         self._samples.append(sample)
         self._by_name[name] = sample
         sample.begin(now)
+        self._order.enter(sample)
         self.waiting += 1
         self._now = now
         return sample
@@ -102,36 +104,25 @@ cdef class BatchSteps:
         self._check(sample, RETURNED, "submit", now)
         self.returned -= 1
         sample.begin(now)
+        self._order.enter_again(sample)
         self.waiting += 1
-        # Else its place is still ahead.
-        if sample.place < self._next and not sample.listed:
-            sample.listed = True
-            heappush(self._again, sample.place)
         return 0
 
     cdef Sample next_admission(self, double now):
         cdef Sample sample
         self._check_time(now)
         self._now = now
-        # Each place is passed once, those put back once more each time; who does not wait is stepped over.
-        while self.admitted < self._sample_slots:
-            if self._again:
-                sample = <Sample>self._samples[heappop(self._again)]
-                sample.listed = False
-            elif self._next < len(self._samples):
-                sample = <Sample>self._samples[self._next]
-                self._next += 1
-            else:
-                break
-            if sample.state == WAITING:
-                sample.state = ADMITTED
-                sample.admitted_at = now
-                sample.waited_s = now - sample.submitted_at
-                sample.admissions += 1
-                self.waiting -= 1
-                self.admitted += 1
-                return sample
-        return None
+        if self.admitted >= self._sample_slots:
+            return None
+        sample = self._order.next()
+        if sample is not None:
+            sample.state = ADMITTED
+            sample.admitted_at = now
+            sample.waited_s = now - sample.submitted_at
+            sample.admissions += 1
+            self.waiting -= 1
+            self.admitted += 1
+        return sample
 
     cdef int begin_inference(self, Sample sample, double now) except -1:
         self._check(sample, ADMITTED, "start_inference", now)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Kind = Literal["routing", "worker", "environment"]
+Kind = Literal["admission", "routing", "worker", "environment"]
 PAPER: Final = "arXiv:2611.16661"
 
 
@@ -19,6 +19,13 @@ class Policy:
 
 
 POLICIES: Final = (
+    Policy("admission", "submission", "in the order of submission", PAPER),
+    Policy(
+        "admission",
+        "longest-expected-first",
+        "the longest by history first; without one, among the median",
+        "LPT, Graham 1969",
+    ),
     Policy("routing", "round-robin", "each worker in turn", "any router"),
     Policy(
         "routing",

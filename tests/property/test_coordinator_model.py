@@ -39,7 +39,8 @@ IN_SLOT = {"admitted", "inference", "queued", "environment", "resident_queued"}
 class Modelled:
     submitted: float
     state: str = "waiting"
-    passed: bool = False  # whether one of a later place was admitted, so that it goes first when it returns
+    passed: bool = False  # whether the order went past its place, so that it goes first when it returns
+    expected: float | None = None
     admissions: int = 0
     waited: float = 0.0
     admitted: float | None = None
@@ -61,6 +62,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         environments=st.none() | st.integers(1, 3),
         residents=st.none() | st.integers(1, 3),
         policy=st.sampled_from(["caas", "fcfs"]),
+        admission=st.sampled_from(["submission", "longest-expected-first"]),
         band=st.sampled_from([0.5, 7.0, 1000.0]),
         bucket=st.sampled_from([0.25, 3.0]),
     )
@@ -70,6 +72,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         environments: int | None,
         residents: int | None,
         policy: Any,
+        admission: Any,
         band: float,
         bucket: float,
     ) -> None:
@@ -77,6 +80,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             samples,
             environments,
             environment_policy=policy,
+            admission_policy=admission,
             band_s=band,
             bucket_s=bucket,
             resident_concurrency=residents,
@@ -87,6 +91,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.c_s = samples
         self.c_e = environments if environments is not None else 10**9
         self.caas = policy == "caas"
+        self.longest_first = admission == "longest-expected-first"
         self.samples: dict[str, Modelled] = {}
         self.queue = ReferenceChainQueue(band if self.caas else ARRIVAL_BAND_S, bucket)
         self.now = 0.0
@@ -100,14 +105,14 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def time_passes(self, wait: float) -> None:
         self.now += wait
 
-    @rule()
-    def submit(self) -> None:
+    @rule(expected=st.none() | st.sampled_from([0.0, 1.0, 2.5, 1e300]) | st.floats(0, 9))
+    def submit(self, expected: float | None) -> None:
         name = f"s{len(self.samples)}"
         if not self.samples:
             self.begun = self.now
-        self.batch.submit(name, self.now)
+        self.batch.submit(name, self.now, expected)
         self.last = self.now
-        self.samples[name] = Modelled(self.now)
+        self.samples[name] = Modelled(self.now, expected=expected)
 
     @precondition(lambda self: self.samples)
     @rule(data=st.data())
@@ -133,13 +138,15 @@ class CoordinatorMachine(RuleBasedStateMachine):
         before = self.samples[name]
         self.batch.submit(name, self.now)
         self.last = self.now
-        self.samples[name] = Modelled(self.now, passed=before.passed, admissions=before.admissions)
+        self.samples[name] = Modelled(
+            self.now, passed=before.passed, admissions=before.admissions, expected=before.expected
+        )
 
     @rule()
     def admit(self) -> None:
         free = self.c_s - self.count(IN_SLOT)
-        waiting = [name for name, sample in self.samples.items() if sample.state == "waiting"]
-        expected = sorted(waiting, key=lambda name: not self.samples[name].passed)[:free]
+        order = self.admission_order()
+        expected = [name for name in order if self.samples[name].state == "waiting"][:free]
         assert self.batch.admit(self.now) == expected
         self.last = self.now
         for name in expected:
@@ -147,14 +154,26 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.samples[name].admitted = self.now
             self.samples[name].waited = self.now - self.samples[name].submitted
             self.samples[name].admissions += 1
-        self.pass_over(len(expected) < free)
+        self.pass_over(order, expected[-1:], free - len(expected))
 
-    def pass_over(self, slots_left: bool) -> None:
-        """Once a sample was admitted, no place before it is ahead; with slots left over, none at all is."""
+    def admission_order(self) -> list[str]:
+        """All samples: those that were passed, by place, then the others in the order of the policy."""
         names = list(self.samples)
-        admitted = [place for place, name in enumerate(names) if self.samples[name].admissions]
-        end = len(names) if slots_left else max(admitted, default=-1) + 1
-        for name in names[:end]:
+        known = sorted(sample.expected for sample in self.samples.values() if sample.expected is not None)
+        middle = known[len(known) // 2] if known else 0.0
+
+        def key(name: str) -> tuple[bool, float, int]:
+            sample = self.samples[name]
+            length = middle if sample.expected is None else sample.expected
+            later = self.longest_first and not sample.passed
+            return not sample.passed, -length if later else 0.0, names.index(name)
+
+        return sorted(names, key=key)
+
+    def pass_over(self, order: list[str], last: list[str], slots_left: int) -> None:
+        """Once a sample was admitted, nothing before it is ahead; with slots left over, nothing at all is."""
+        end = len(order) if slots_left else order.index(last[0]) + 1 if last else 0
+        for name in order[:end]:
             self.samples[name].passed = True
 
     @rule()

@@ -26,6 +26,7 @@ PlainRouting = Literal[
 """Routers of `routers`, each in plain Python alone."""
 Routing = Literal[CompiledRouting, PlainRouting]
 EnvironmentPolicy = Literal["fcfs", "caas"]
+AdmissionPolicy = Literal["submission", "longest-expected-first"]
 
 WORKER_POLICIES: Final[tuple[WorkerPolicy, ...]] = get_args(WorkerPolicy)
 COMPILED_ROUTERS: Final[tuple[CompiledRouting, ...]] = get_args(CompiledRouting)
@@ -33,9 +34,11 @@ ROUTERS: Final[tuple[Routing, ...]] = get_args(Routing)
 LOAD_BOUNDED: Final = ("lbch", "prefix-hash", "prefix-hash-strict", "bounded-ring", "sticky-bounded")
 """The routers that ``load_bound`` is for."""
 ENVIRONMENT_POLICIES: Final[tuple[EnvironmentPolicy, ...]] = get_args(EnvironmentPolicy)
+ADMISSION_POLICIES: Final[tuple[AdmissionPolicy, ...]] = get_args(AdmissionPolicy)
 
 MOST_WORKERS: Final = 1024
 MOST: Final = 10**9
+MOST_NOISE: Final = 10.0
 LEAST: Final = 1e-9
 
 
@@ -59,9 +62,11 @@ class RunSettings:
 
     Counts are C_S (``sample_concurrency``), C_E (``environment_concurrency``, None for no cap), W
     (``workers``) and C_A (``label_capacity``); ``state_ratio`` is r, ``load_bound`` is alpha of LBCH and of
-    the routers with a bound of that kind, ``band_s`` and ``bucket_s`` are B and D_I of CAAS. ``seed`` 0 keeps
-    the submission order and the labels of the trace; any other seed shuffles the order and places the labels
-    elsewhere on the hash ring. Raises InputError naming the field, the value and the fix.
+    the routers with a bound of that kind, ``band_s`` and ``bucket_s`` are B and D_I of CAAS.
+    ``expectation_noise`` is for longest-expected-first: the sigma of the lognormal factor between a sample's
+    length and what is expected of it, 0 for perfect knowledge. ``seed`` 0 keeps the submission order and the
+    labels of the trace; any other seed shuffles the order and places the labels elsewhere on the hash ring.
+    Raises InputError naming the field, the value and the fix.
     """
 
     name: str
@@ -73,6 +78,8 @@ class RunSettings:
     worker_policy: str = "fcfs"
     routing: Routing = "cache-aware"
     environment_policy: EnvironmentPolicy = "fcfs"
+    admission_policy: AdmissionPolicy = "submission"
+    expectation_noise: float = 0.0
     load_bound: float = 1.25
     band_s: float = 30.0
     bucket_s: float = 1.0
@@ -91,12 +98,16 @@ class RunSettings:
             value = getattr(self, field)
             self._require(field, LEAST <= value <= MOST, f"from {LEAST:g} to {MOST}")
         self._require(
+            "expectation_noise", 0 <= self.expectation_noise <= MOST_NOISE, f"from 0 to {MOST_NOISE:g}"
+        )
+        self._require(
             "load_bound", isfinite(self.load_bound) and self.load_bound >= 1, "a finite number of at least 1"
         )
         for field, choices in (
             ("worker_policy", self.worker_policies),
             ("routing", ROUTERS),
             ("environment_policy", ENVIRONMENT_POLICIES),
+            ("admission_policy", ADMISSION_POLICIES),
         ):
             if choices is not None:
                 self._require(field, getattr(self, field) in choices, f"one of {', '.join(choices)}")

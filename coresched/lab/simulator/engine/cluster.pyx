@@ -3,7 +3,7 @@
 
 from array import array
 
-from libc.math cimport fabs
+from libc.math cimport NAN, fabs
 from libcpp.vector cimport vector
 
 from coresched.batch.coordinator cimport Coordinator, Sample
@@ -12,6 +12,7 @@ from coresched.lab.simulator.engine.heap cimport Event, EventHeap
 from coresched.lab.simulator.engine.routing cimport RequestRouter
 from coresched.lab.simulator.engine.worker cimport SimulatedWorker, WorkerHost
 
+from coresched.lab.simulator.expectations import expected_lengths
 from coresched.lab.simulator.outcome import Outcome
 
 cdef enum:
@@ -45,6 +46,7 @@ cdef class Cluster(WorkerHost):
             settings.sample_concurrency,
             settings.environment_concurrency,
             environment_policy=settings.environment_policy,
+            admission_policy=settings.admission_policy,
             band_s=settings.band_s,
             bucket_s=settings.bucket_s,
         )
@@ -62,8 +64,10 @@ cdef class Cluster(WorkerHost):
         self.arrived_s.assign(self.columns.samples, 0.0)
         self.first_token_s.assign(self.columns.samples, 0.0)
         self.sample_records = []
+        expected = expected_lengths(workload, settings, model.times)
         for sample in range(self.columns.samples):
-            record = self.coordinator.enroll(self.columns.labels[sample], 0.0)
+            length = expected[sample]
+            record = self.coordinator.enroll(self.columns.labels[sample], 0.0, NAN if length is None else length)
             record.index = sample
             self.sample_records.append(record)
         self.admit(0.0)

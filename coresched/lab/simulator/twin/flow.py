@@ -4,6 +4,7 @@ import heapq
 from abc import ABC, abstractmethod
 
 from coresched.batch.coordinator import Coordinator
+from coresched.lab.simulator.expectations import expected_lengths
 from coresched.lab.simulator.model import StepTimes
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.settings import RunSettings
@@ -30,6 +31,7 @@ class SampleFlow(ABC):
             settings.sample_concurrency,
             settings.environment_concurrency,
             environment_policy=settings.environment_policy,
+            admission_policy=settings.admission_policy,
             band_s=settings.band_s,
             bucket_s=settings.bucket_s,
         )
@@ -50,8 +52,9 @@ class SampleFlow(ABC):
 
     def _start(self) -> None:
         """Submit the batch and admit the first samples, at time 0."""
-        for label in self.workload.labels:
-            self.coordinator.submit(label, 0.0)
+        expected = expected_lengths(self.workload, self.settings, self.times)
+        for label, length in zip(self.workload.labels, expected, strict=True):
+            self.coordinator.submit(label, 0.0, length)
         self._admit(0.0)
 
     def _push(self, t: float, kind: int, subject: int, version: int = 0) -> None:
