@@ -6,11 +6,14 @@ import sys
 from collections.abc import Sequence
 
 from bench import capacity, gateway, overhead, replay, service, simulator
+
+# BETTER
 from bench.chaos import parser as chaos
 from bench.engine_batch import sglang_command as sglang_batch
 from bench.engine_batch import vllm_command as vllm_batch
 from bench.paper import command as paper
 from bench.progress import clear
+from bench.results_page import command as results
 from bench.rivals import command as rivals
 from bench.sglang_policies import command as sglang_policies
 from bench.sglang_priority import command as sglang_priority
@@ -33,6 +36,7 @@ def build_parser() -> CommandParser:
         capacity,
         paper,
         rivals,
+        # BETTER
         replay,
         chaos,
         sglang_batch,
