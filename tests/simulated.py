@@ -155,5 +155,6 @@ def runs(draw: st.DrawFn) -> RunSettings:
         expectation_noise=draw(st.sampled_from([0.0, 0.6])),
         load_bound=draw(st.sampled_from([1.0, 1.25, 2.0])),
         band_s=draw(st.floats(0.1, 100.0)),
+        release_finished=draw(st.booleans()),
         seed=draw(st.integers(0, 3)),
     )

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
-from coresched_engine.guard import KV_GROWTH, STEPS_UNTIL_REPEATED
 from coresched_engine.ordering import label_of
 
 from coresched.core import ResidencyPolicy, TurnGaps
+from coresched.core.guard import KV_GROWTH, STEPS_UNTIL_REPEATED
 from coresched_sglang.pools import StatePool, kv_tokens_needed, state_pool
 from coresched_sglang.residency import Residency
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
-from coresched_engine.guard import KV_GROWTH, STEPS_UNTIL_REPEATED
 from coresched_engine.ordering import label_of
 
 from coresched.core import ResidencyPolicy, TurnGaps
+from coresched.core.guard import KV_GROWTH, STEPS_UNTIL_REPEATED
 from coresched_vllm.blocks import Groups
 from coresched_vllm.residency import Residency
 

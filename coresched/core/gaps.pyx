@@ -81,6 +81,11 @@ cdef class TurnGaps:
         if place is not None:
             self._close(label, now - self._gaps[<size_t>place].began)
 
+    def forget(self, label):
+        """The trajectory has ended: the gap that it may be in is none, and is not counted. O(1)."""
+        if label in self._open:
+            self._close(label, SUPERSEDED)
+
     def expected(self, label, long long now):
         """Whether the trajectory is in a gap that is likely to end. Raises ValueError if ``now`` fell."""
         self._advance(now)

@@ -196,6 +196,12 @@ cdef class RoutingPrefixPolicy(LabelTiers):
             self._labels.popitem(last=False)
         self.version = next_version()
 
+    def forget(self, label):
+        """The trajectory has ended, so its label leaves the set, if it was there. O(1)."""
+        if label in self._labels:
+            del self._labels[label]
+            self.version = next_version()
+
     def labels(self):
         """The labels in the set, the oldest touch first."""
         return list(self._labels)

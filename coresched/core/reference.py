@@ -146,6 +146,9 @@ class ReferencePrefixPolicy:
         check_label(label, "label")
         self._labels = [*(other for other in self._labels if other != label), label][-self.label_capacity :]
 
+    def forget(self, label: str) -> None:
+        self._labels = [other for other in self._labels if other != label]
+
     def labels(self) -> list[str]:
         return list(self._labels)
 
@@ -254,6 +257,12 @@ class ReferenceTurnGaps:
         gap = self._open(check_label(label, "label"))
         if gap is not None:
             gap["length"] = now - gap["began"]
+            self._changes += 1
+
+    def forget(self, label: str) -> None:
+        gap = self._open(label)
+        if gap is not None:
+            gap["length"] = "superseded"
             self._changes += 1
 
     def expected(self, label: str, now: int) -> bool:

@@ -90,6 +90,13 @@ POLICIES: Final = (
     Policy("worker", "lpm", "the longest cached prefix first, fcfs beyond 128 waiting", "SGLang"),
     Policy("worker", "dfs-weight", "along the prefix tree, the subtree with most waiting first", "SGLang"),
     Policy("worker", "routing-prefix", "labels served lately first, by cached prefix; then fcfs", PAPER),
+    Policy(
+        "worker",
+        "routing-residency",
+        "cached trajectories first; no live one is evicted for one that is not cached",
+        "ours",
+    ),
+    Policy("worker", "routing-residency-unguarded", "cached trajectories first, whom that may evict", "ours"),
     Policy("environment", "fcfs", "in the order of request", "any executor"),
     Policy("environment", "caas", "by band of time, then most turns, then shortest inference", PAPER),
 )

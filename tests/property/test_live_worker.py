@@ -1,5 +1,6 @@
 """The live worker against the simulator: the same batch on both, and pools that hold whoever leaves."""
 
+import dataclasses
 from array import array
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +14,10 @@ from simulated import batches, models, prepare, runs, small_model
 from coresched.errors import InputError
 from coresched.lab.simulator.memory import SLOT_UNITS, Memory, split_memory
 from coresched.lab.simulator.model import WorkerModel
-from coresched.lab.simulator.settings import WORKER_POLICIES, RunSettings, WorkerPolicy
+from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.twin.cluster import Cluster as TwinCluster
 from coresched.lab.simulator.workload import Workload
-from coresched.lab.worker.batching import LiveWorker, WorkerSettings
+from coresched.lab.worker.batching import LIVE_POLICIES, LivePolicy, LiveWorker, WorkerSettings
 from coresched.lab.worker.requests import LiveRequest, make_request
 from coresched.trajectory.schema import Trajectory
 
@@ -69,11 +70,12 @@ class LiveCluster(TwinCluster):
     worker_class = WorkerOfTokens
 
 
-@given(batches(), runs(), models())
+@given(batches(), runs(), models(), st.sampled_from(LIVE_POLICIES))
 @hypothesis_settings(max_examples=300, deadline=None)
 def test_a_batch_of_real_prompts_goes_as_simulated(
-    trajectories: list[Trajectory], run: RunSettings, model: WorkerModel
+    trajectories: list[Trajectory], run: RunSettings, model: WorkerModel, policy: LivePolicy
 ) -> None:
+    run = dataclasses.replace(run, worker_policy=policy, release_finished=False)
     replace = msgspec.structs.replace
     whole = [
         replace(
@@ -122,10 +124,10 @@ arrivals = st.lists(
 )
 
 
-@given(arrivals, st.sampled_from(WORKER_POLICIES), st.booleans())
+@given(arrivals, st.sampled_from(LIVE_POLICIES), st.booleans())
 @hypothesis_settings(max_examples=300, deadline=None)
 def test_whoever_leaves_frees_what_it_held_and_the_others_are_answered(
-    arrivals: list[tuple[float, str | None, int, int, float | None]], policy: WorkerPolicy, overlap: bool
+    arrivals: list[tuple[float, str | None, int, int, float | None]], policy: LivePolicy, overlap: bool
 ) -> None:
     model = small_model(pool_tokens=4_000, overlap_schedule=overlap, max_running_requests=4)
     wakes: list[float] = []

@@ -25,6 +25,7 @@ def test_lockstep_and_the_simulator_count_the_same(
     trajectories: list[Trajectory], run: RunSettings, model: WorkerModel, turnaround_s: float
 ) -> None:
     assume(run.routing not in ROUTERS_BY_FIRST_TOKENS)
+    run = replace(run, release_finished=False)
     times = msgspec.structs.replace(model.times, turnaround_s=turnaround_s)
     model = msgspec.structs.replace(model, times=times)
     try:
@@ -50,4 +51,12 @@ def test_a_router_that_needs_first_tokens_is_refused(routing: Routing) -> None:
     model = load_worker_model(DEFAULT_MODEL)
     prepared = prepare(list(generate("swe", 2, seed=1)), run, model)
     with pytest.raises(InputError, match=f"routing is '{routing}', which decides by first tokens"):
+        LockstepCluster(prepared[0], run, model.times, SteppedTwins(*prepared))
+
+
+def test_engines_cannot_be_told_who_has_finished() -> None:
+    run = settings(release_finished=True)
+    model = load_worker_model(DEFAULT_MODEL)
+    prepared = prepare(list(generate("swe", 2, seed=1)), run, model)
+    with pytest.raises(InputError, match="release_finished is True, but workers that are engines"):
         LockstepCluster(prepared[0], run, model.times, SteppedTwins(*prepared))

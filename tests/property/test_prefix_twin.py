@@ -36,6 +36,12 @@ class PrefixPolicies(RuleBasedStateMachine):
             self.policies[which].admitted(label)
             self.twins[which].admitted(label)
 
+    @rule(which=st.integers(0, 1), label=LABELS)
+    def forget(self, which: int, label: str | None) -> None:
+        if label is not None:
+            self.policies[which].forget(label)
+            self.twins[which].forget(label)
+
     @rule(which=st.integers(0, 1), data=st.data(), hit=st.integers(0, 3), raise_at=st.integers(0, 12))
     def order(self, which: int, data: st.DataObject, hit: int, raise_at: int) -> None:
         places = data.draw(st.lists(st.integers(0, max(0, len(self.requests) - 1)), max_size=20))

@@ -110,6 +110,11 @@ class Gaps(RuleBasedStateMachine):
         self.gaps.began(label, self.now)
         self.twin.began(label, self.now)
 
+    @rule(label=LABELS)
+    def forget(self, label: str) -> None:
+        self.gaps.forget(label)
+        self.twin.forget(label)
+
     @rule()
     def same(self) -> None:
         assert self.gaps.limit == self.twin.limit

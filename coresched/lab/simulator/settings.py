@@ -7,7 +7,9 @@ from typing import ClassVar, Final, Literal, get_args
 
 from coresched.errors import InputError
 
-WorkerPolicy = Literal["fcfs", "lpm", "dfs-weight", "routing-prefix"]
+WorkerPolicy = Literal[
+    "fcfs", "lpm", "dfs-weight", "routing-prefix", "routing-residency", "routing-residency-unguarded"
+]
 CompiledRouting = Literal["round-robin", "cache-aware", "consistent-hash", "lbch"]
 """Routers with a twin in plain Python."""
 PlainRouting = Literal[
@@ -29,6 +31,8 @@ EnvironmentPolicy = Literal["fcfs", "caas"]
 AdmissionPolicy = Literal["submission", "longest-expected-first"]
 
 WORKER_POLICIES: Final[tuple[WorkerPolicy, ...]] = get_args(WorkerPolicy)
+RESIDENCY_POLICIES: Final = ("routing-residency", "routing-residency-unguarded")
+"""The worker policies that follow what the cache holds."""
 COMPILED_ROUTERS: Final[tuple[CompiledRouting, ...]] = get_args(CompiledRouting)
 ROUTERS: Final[tuple[Routing, ...]] = get_args(Routing)
 LOAD_BOUNDED: Final = ("lbch", "prefix-hash", "prefix-hash-strict", "bounded-ring", "sticky-bounded")
@@ -62,7 +66,9 @@ class RunSettings:
 
     Counts are C_S (``sample_concurrency``), C_E (``environment_concurrency``, None for no cap), W
     (``workers``) and C_A (``label_capacity``); ``state_ratio`` is r, ``load_bound`` is alpha of LBCH and of
-    the routers with a bound of that kind, ``band_s`` and ``bucket_s`` are B and D_I of CAAS.
+    the routers with a bound of that kind, ``band_s`` and ``bucket_s`` are B and D_I of CAAS. With
+    ``release_finished`` the workers are told when a sample has finished, and drop what they hold of it;
+    without, it is garbage until it is evicted.
     ``expectation_noise`` is for longest-expected-first: the sigma of the lognormal factor between a sample's
     length and what is expected of it, 0 for perfect knowledge. ``seed`` 0 keeps the submission order and the
     labels of the trace; any other seed shuffles the order and places the labels elsewhere on the hash ring.
@@ -84,6 +90,7 @@ class RunSettings:
     band_s: float = 30.0
     bucket_s: float = 1.0
     cache_aware: CacheAwareRouting = CacheAwareRouting()
+    release_finished: bool = False
     seed: int = 0
 
     worker_policies: ClassVar[Sequence[str] | None] = WORKER_POLICIES

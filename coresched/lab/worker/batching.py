@@ -4,21 +4,25 @@ import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import floor
+from typing import Final, Literal, get_args
 
 from coresched.core.prefix import RoutingPrefixPolicy, Waiting
 from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
-from coresched.lab.simulator.settings import WorkerPolicy
 from coresched.lab.simulator.twin.worker import DECODE, SimulatedWorker
 from coresched.lab.worker.cache import LivePools
 from coresched.lab.worker.requests import LiveColumns, LiveRequest
+
+LivePolicy = Literal["fcfs", "lpm", "dfs-weight", "routing-prefix"]
+LIVE_POLICIES: Final[tuple[LivePolicy, ...]] = get_args(LivePolicy)
+"""Those of the simulator that need not know whom the cache holds: its entries may have no label here."""
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
     """How the worker orders its waiting queue; ``label_capacity`` is C_A of routing-prefix."""
 
-    worker_policy: WorkerPolicy
+    worker_policy: LivePolicy
     label_capacity: int
 
 

@@ -29,6 +29,7 @@ cdef class Cluster(WorkerHost):
     cdef list workers
     cdef list sample_records
     cdef int worker_count
+    cdef bint release_finished
     cdef double turnaround_s, turnaround_token_s
     cdef vector[long long] turn
     cdef vector[int] worker_of
@@ -53,6 +54,7 @@ cdef class Cluster(WorkerHost):
         self.router = RequestRouter(self.columns, settings, model.times)
         self.heap = EventHeap()
         self.worker_count = settings.workers
+        self.release_finished = settings.release_finished
         self.turnaround_s = model.times.turnaround_s
         self.turnaround_token_s = model.times.turnaround_token_s
         self.workers = [
@@ -201,6 +203,9 @@ cdef class Cluster(WorkerHost):
         if self.turn[sample] < self.columns.first_turn[sample + 1]:
             return self.send(sample, t)
         self.router.finished(sample)
+        if self.release_finished:
+            for worker in self.workers:
+                (<SimulatedWorker>worker).release(sample)
         self.coordinator.complete(<Sample>self.sample_records[sample], t)
         self.completed_s.push_back(t)
         return self.admit(t)

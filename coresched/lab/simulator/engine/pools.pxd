@@ -10,6 +10,15 @@ cdef class CachePools:
     cdef vector[int] older, newer
     cdef vector[int] nodes
     cdef vector[int] group_entries, group_running
+    cdef long long idle_pages, idle_entries
+    # of routing-residency: what the worker is told, and what it tells
+    cdef bint tells_losses
+    cdef vector[int] lost              # evicted since the worker last looked
+    cdef long long clock               # steps of the engine
+    cdef vector[long long] idle_since  # by that clock
+    cdef long long spared_since        # idle entries since then are live
+    cdef vector[char] awaited          # idle entries for which a request waits are live too
+    cdef long long awaited_pages, awaited_entries
     cdef long long used_pages, used_slot_units, committed_pages
     cdef readonly long long tree_nodes, evictions
 
@@ -21,6 +30,10 @@ cdef class CachePools:
     cdef void grow(self, int sample, long long tokens) noexcept
     cdef void finish(self, int sample, long long final_tokens, long long cached_tokens) noexcept
     cdef void make_room(self) noexcept
+    cdef int victim(self) noexcept
+    cdef void drop(self, int sample) noexcept
+    cdef void expect(self, int sample) noexcept
+    cdef bint has_room_beside_live(self, int sample, long long final_tokens) noexcept
     cdef long long shared_pages(self, int sample) noexcept
     cdef long long commitment(self, int sample, long long final_tokens) noexcept
     cdef void link_newest(self, int sample) noexcept

@@ -1,9 +1,13 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """One worker's cache: KV pages and recurrent-state slots, least recently used eviction."""
 
+from libc.limits cimport LLONG_MAX
+
+from coresched.core.guard import KV_GROWTH
 from coresched.lab.simulator.memory import SLOT_UNITS
 
 cdef long long ABSENT = -1
+cdef double kv_growth = KV_GROWTH
 
 
 cdef class CachePools:
@@ -11,6 +15,9 @@ cdef class CachePools:
 
     An idle entry holds one state slot and is evictable; a running one holds ``running_slot_units``. The shared
     prefix of a group is stored once while any entry of the group is present.
+
+    Under routing-residency's guard idle entries are live that went idle at ``spared_since`` or later, or that a
+    request waits for. No live entry is evicted while there are others.
     """
 
     def __init__(self, Columns columns, memory):
@@ -29,6 +36,9 @@ cdef class CachePools:
         self.nodes.assign(samples, 0)
         self.group_entries.assign(columns.groups, 0)
         self.group_running.assign(columns.groups, 0)
+        self.idle_since.assign(samples, 0)
+        self.awaited.assign(samples, 0)
+        self.spared_since = LLONG_MAX
 
     cdef long long own_pages(self, int sample, long long tokens) noexcept:
         """Pages of ``tokens`` that are not the group's shared prefix."""
@@ -92,22 +102,63 @@ cdef class CachePools:
         """Evict idle entries, least recently used first, until both pools are within their size."""
         cdef int sentinel = self.columns.samples
         cdef int sample
-        cdef long long group
         while self.used_pages > self.pages or self.used_slot_units > self.slot_units:
-            sample = self.newer[sentinel]
+            sample = self.victim()
             if sample == sentinel:
                 return
-            self.unlink(sample)
-            self.used_pages -= self.own_pages(sample, self.tokens[sample])
-            self.tokens[sample] = ABSENT
-            self.used_slot_units -= self.idle_slot_units
-            group = self.columns.group[sample]
-            self.group_entries[group] -= 1
-            if self.group_entries[group] == 0:
-                self.used_pages -= self.shared_pages(sample)
-            self.tree_nodes -= self.nodes[sample]
-            self.nodes[sample] = 0
+            self.drop(sample)
             self.evictions += 1
+            if self.tells_losses:
+                self.lost.push_back(sample)
+
+    cdef int victim(self) noexcept:
+        """The idle entry to evict next, or the sentinel."""
+        cdef int sentinel = self.columns.samples, first = self.newer[sentinel]
+        cdef int sample = first
+        while sample != sentinel and self.idle_since[sample] < self.spared_since:
+            if not self.awaited[sample]:
+                return sample
+            sample = self.newer[sample]
+        return first  # all are live: those that come later in the list went idle later
+
+    cdef void drop(self, int sample) noexcept:
+        """Free what an idle entry holds."""
+        cdef long long group = self.columns.group[sample]
+        self.unlink(sample)
+        self.used_pages -= self.own_pages(sample, self.tokens[sample])
+        self.tokens[sample] = ABSENT
+        self.used_slot_units -= self.idle_slot_units
+        self.group_entries[group] -= 1
+        if self.group_entries[group] == 0:
+            self.used_pages -= self.shared_pages(sample)
+        self.tree_nodes -= self.nodes[sample]
+        self.nodes[sample] = 0
+
+    cdef void expect(self, int sample) noexcept:
+        """A request waits for the sample's entry, if there is one."""
+        if self.idle[sample]:
+            self.awaited[sample] = 1
+            self.awaited_entries += 1
+            self.awaited_pages += self.own_pages(sample, self.tokens[sample])
+
+    cdef bint has_room_beside_live(self, int sample, long long final_tokens) noexcept:
+        """Whether one without an entry can start, and no live one will be evicted though their KV grows."""
+        cdef int one = self.older[self.columns.samples]
+        cdef long long live_pages = self.awaited_pages, live_entries = self.awaited_entries
+        cdef long long kept_pages, kept_slot_units, needed = self.own_pages(sample, final_tokens)
+        while one != self.columns.samples and self.idle_since[one] >= self.spared_since:
+            if not self.awaited[one]:
+                live_pages += self.own_pages(one, self.tokens[one])
+                live_entries += 1
+            one = self.older[one]
+        if self.group_entries[self.columns.group[sample]] == 0:
+            needed += self.shared_pages(sample)
+        kept_pages = self.used_pages - (self.idle_pages - live_pages)
+        kept_slot_units = self.used_slot_units - (self.idle_entries - live_entries) * self.idle_slot_units
+        return (
+            kept_pages * kv_growth + needed <= self.pages
+            and kept_slot_units + self.running_slot_units <= self.slot_units
+        )
 
     cdef long long commitment(self, int sample, long long final_tokens) noexcept:
         cdef long long pages = self.own_pages(sample, final_tokens)
@@ -123,8 +174,17 @@ cdef class CachePools:
         self.newer[sample] = sentinel
         self.older[sentinel] = sample
         self.idle[sample] = 1
+        self.idle_since[sample] = self.clock
+        self.idle_entries += 1
+        self.idle_pages += self.own_pages(sample, self.tokens[sample])
 
     cdef void unlink(self, int sample) noexcept:
         self.newer[self.older[sample]] = self.newer[sample]
         self.older[self.newer[sample]] = self.older[sample]
         self.idle[sample] = 0
+        self.idle_entries -= 1
+        self.idle_pages -= self.own_pages(sample, self.tokens[sample])
+        if self.awaited[sample]:
+            self.awaited[sample] = 0
+            self.awaited_entries -= 1
+            self.awaited_pages -= self.own_pages(sample, self.tokens[sample])

@@ -4,6 +4,7 @@ from libcpp.vector cimport vector
 from coresched.core.prefix cimport RoutingPrefixPolicy
 from coresched.lab.simulator.engine.columns cimport Columns
 from coresched.lab.simulator.engine.pools cimport CachePools
+from coresched.lab.simulator.engine.residency cimport Residency
 
 cdef struct Times:
     double decode_step, decode_sequence, decode_sequence_beyond_knee, decode_context_token
@@ -25,6 +26,7 @@ cdef class SimulatedWorker:
     cdef bint overlap
     cdef CachePools pools
     cdef RoutingPrefixPolicy prefix_policy
+    cdef Residency residency  # None with other policies
     cdef list waiting
     cdef vector[long long] turn_of
     cdef vector[pair[long long, int]] running
@@ -32,8 +34,9 @@ cdef class SimulatedWorker:
     cdef int partial
     cdef long long partial_computed
     cdef long long freed
-    cdef bint full
-    cdef long long steps, context_tokens, run_steps
+    cdef bint full, held_back
+    cdef Py_ssize_t entered  # requests at the end of `waiting` that no pass has seen
+    cdef long long steps, prefills, context_tokens, run_steps
     cdef int operation
     cdef double operation_start, step_s, step_growth_s
     cdef long long version
@@ -44,6 +47,7 @@ cdef class SimulatedWorker:
     cdef double attended, cost
 
     cdef int enqueue(self, int sample, long long turn, double t) except -1
+    cdef int release(self, int sample) except -1
     cdef int wake(self, double t) except -1
     cdef int cut_run(self, double t) except -1
     cdef int end_prefill(self, double t) except -1
@@ -56,4 +60,6 @@ cdef class SimulatedWorker:
     cdef void prefill(self, int sample, long long computed)
     cdef double order_waiting(self) except -1
     cdef double order_by_prefix_policy(self) except -1
+    cdef double order_by_residency(self) except -1
+    cdef int tick(self) except -1
     cdef long long match(self, int sample) noexcept

@@ -10,15 +10,17 @@ from coresched.lab.simulator.engine.columns cimport Columns
 from coresched.lab.simulator.engine.ordering cimport arrange_by_hits
 from coresched.lab.simulator.engine.pools cimport CachePools
 
-from coresched.lab.simulator.settings import WORKER_POLICIES
+from coresched.core.guard import STEPS_UNTIL_REPEATED
+from coresched.lab.simulator.settings import RESIDENCY_POLICIES, WORKER_POLICIES
 
 LPM_FALLBACK_QUEUE = 128
 
 cdef enum:
-    FCFS, LPM, DFS_WEIGHT, ROUTING_PREFIX  # in the order of WORKER_POLICIES
+    FCFS, LPM, DFS_WEIGHT, ROUTING_PREFIX, ROUTING_RESIDENCY, ROUTING_RESIDENCY_UNGUARDED  # in the order of WORKER_POLICIES
 cdef enum:
     IDLE, PREFILL, DECODE
 cdef Py_ssize_t lpm_fallback_queue = LPM_FALLBACK_QUEUE
+cdef long long steps_until_repeated = STEPS_UNTIL_REPEATED
 cdef int NONE = -1
 
 
@@ -70,6 +72,8 @@ cdef class SimulatedWorker:
         self.overlap = model.overlap_schedule
         self.pools = CachePools(columns, memory)
         self.prefix_policy = RoutingPrefixPolicy(settings.label_capacity)
+        if settings.worker_policy in RESIDENCY_POLICIES:
+            self.residency = Residency(columns, self.pools, self.policy == ROUTING_RESIDENCY)
         self.waiting = []
         self.turn_of.assign(columns.samples, 0)
         self.partial = NONE
@@ -92,6 +96,9 @@ cdef class SimulatedWorker:
         self.turn_of[sample] = turn
         self.input_tokens += self.columns.prompt[turn]
         self.waiting.append(request)
+        self.entered += 1
+        if self.residency is not None:
+            self.residency.arrived(sample)
         if self.operation == IDLE:
             return self.next_step(t)
         if self.operation == DECODE and not self.full and <long long>self.running.size() < self.max_running:
@@ -116,6 +123,15 @@ cdef class SimulatedWorker:
             self.wake_after_run()
         return 0
 
+    cdef int release(self, int sample) except -1:
+        """The sample has finished, so drop what is held of it."""
+        if self.pools.idle[sample]:
+            self.pools.drop(sample)
+        self.prefix_policy.forget(self.columns.labels[sample])
+        if self.residency is not None:
+            self.residency.release(sample)
+        return 0
+
     # --- engine steps
 
     cdef int wake(self, double t) except -1:
@@ -132,6 +148,8 @@ cdef class SimulatedWorker:
         cdef int sample
         cdef long long turn, prompt, output
         cdef pair[long long, int] end
+        self.prefills += 1
+        self.tick()
         for place in range(self.batch.size()):
             sample = self.batch[place]
             turn = self.turn_of[sample]
@@ -158,6 +176,7 @@ cdef class SimulatedWorker:
         cdef long long turn, final, ended = 0
         self.busy_s += t - self.operation_start
         self.steps += self.run_steps
+        self.tick()
         self.context_tokens += <long long>self.running.size() * self.run_steps
         if self.pools.page_tokens == 1:
             # Every token is a page: count them together and bring an entry's own count up to date when it ends.
@@ -189,6 +208,8 @@ cdef class SimulatedWorker:
         self.generated_tokens += output
         self.pools.finish(sample, self.columns.prompt[turn] + output, self.columns.cached[turn])
         self.full = False
+        if self.residency is not None:
+            self.residency.finished(sample)
         return self.host.finished(sample, t)
 
     cdef int next_step(self, double t) except -1:
@@ -226,6 +247,8 @@ cdef class SimulatedWorker:
             self.run_steps = 1
         else:
             self.run_steps = -self.running[0].first - self.steps
+        if self.held_back and self.run_steps > steps_until_repeated:
+            self.run_steps = steps_until_repeated
         return self.wake_after_run()
 
     cdef int wake_after_run(self) except -1:
@@ -247,6 +270,7 @@ cdef class SimulatedWorker:
         self.cost = 0.0
         self.new_tokens = 0
         self.attended = 0.0
+        self.held_back = False
         if self.partial == NONE and (count == 0 or self.full or places <= 0):
             return 0
         self.budget = self.chunk_tokens
@@ -266,6 +290,13 @@ cdef class SimulatedWorker:
             final = prompt + self.columns.output[turn]
             if <long long>self.batch.size() >= places or not self.pools.fits(sample, final):
                 self.full = self.running.size() > 0 or self.batch.size() > 0
+                break
+            if (
+                self.residency is not None
+                and (self.running.size() > 0 or self.batch.size() > 0)
+                and self.residency.holds_back(sample, final)
+            ):
+                self.held_back = True  # the engine is not full: who is cached may still start
                 break
             hit = self.pools.hit(sample, prompt)
             self.pools.start(sample, final)
@@ -312,6 +343,8 @@ cdef class SimulatedWorker:
         cdef int sample
         if self.policy == ROUTING_PREFIX:
             return self.order_by_prefix_policy()
+        if self.residency is not None:
+            return self.order_by_residency()
         if self.policy == FCFS or (self.policy == LPM and count > lpm_fallback_queue):
             return 0.0
         for place in range(count):
@@ -332,3 +365,14 @@ cdef class SimulatedWorker:
             cost += self.times.match + self.times.match_token * request.tokens_hit
         self.prefix_policy.arrange(self.waiting)
         return cost + self.times.queue_entry * len(self.waiting)
+
+    cdef double order_by_residency(self) except -1:
+        self.residency.order(self.waiting, self.entered)
+        self.entered = 0
+        return self.times.queue_entry * len(self.waiting)
+
+    cdef int tick(self) except -1:
+        """A step has ended."""
+        if self.residency is not None:
+            self.residency.tick(self.steps + self.prefills)
+        return 0

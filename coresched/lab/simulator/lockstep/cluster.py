@@ -50,6 +50,11 @@ class LockstepCluster(SampleFlow):
                 f"routing is {settings.routing!r}, which decides by first tokens; workers that are engines "
                 "tell them at the end of a turn only, so take another router"
             )
+        if settings.release_finished:
+            raise InputError(
+                "release_finished is True, but workers that are engines cannot be told that a sample has "
+                "finished; leave it False"
+            )
         super().__init__(workload, settings, times)
         self.workers = workers
         self.all_workers = range(settings.workers)

@@ -34,6 +34,10 @@ class Cluster(SampleFlow):
     def _enqueue(self, worker: int, sample: int, turn: int, t: float) -> None:
         self.workers[worker].enqueue(sample, turn, t)
 
+    def _release(self, sample: int) -> None:
+        for worker in self.workers:
+            worker.release(sample)
+
     def run(self) -> Outcome:
         self._start()
         outcome = self.outcome

@@ -50,6 +50,9 @@ class SampleFlow(ABC):
     def _enqueue(self, worker: int, sample: int, turn: int, t: float) -> None:
         """Give a worker a turn, at ``t``."""
 
+    def _release(self, sample: int) -> None:  # noqa: B027  # not all workers can be told
+        """Tell the workers that the sample has finished."""
+
     def _start(self) -> None:
         """Submit the batch and admit the first samples, at time 0."""
         expected = expected_lengths(self.workload, self.settings, self.times)
@@ -119,6 +122,8 @@ class SampleFlow(ABC):
             self._send(sample, t)
         else:
             self.router.finished(sample)
+            if self.settings.release_finished:
+                self._release(sample)
             self.coordinator.finish(self.workload.labels[sample], t)
             self.outcome.completed_s.append(t)
             self._admit(t)

@@ -1,7 +1,9 @@
 """One worker's cache: KV pages and recurrent-state slots, least recently used eviction."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 
+from coresched.core.guard import KV_GROWTH
 from coresched.lab.simulator.memory import SLOT_UNITS, Memory
 from coresched.lab.simulator.workload import RequestColumns
 
@@ -10,7 +12,8 @@ class CachePools:
     """An entry is one trajectory: its KV tokens and its last state, usable and evicted only together.
 
     An idle entry holds one state slot and is evictable; a running one holds ``running_slot_units``. The
-    shared prefix of a group is stored once while any entry of the group is present.
+    shared prefix of a group is stored once while any entry of the group is present. While some idle entries
+    are not ``is_live``, none that is live is evicted. ``evicted(sample)`` is told of each eviction.
     """
 
     def __init__(self, workload: RequestColumns, memory: Memory) -> None:
@@ -27,6 +30,8 @@ class CachePools:
         self.committed_pages = 0
         self.tree_nodes = 0
         self.evictions = 0
+        self.is_live: Callable[[int], bool] = lambda sample: False
+        self.evicted: Callable[[int], object] = lambda sample: None
 
     def own_pages(self, sample: int, tokens: int) -> int:
         """Pages of ``tokens`` that are not the group's shared prefix."""
@@ -85,10 +90,35 @@ class CachePools:
         while self.idle and (
             self.used_pages > self.memory.pages or self.used_slot_units > self.memory.slot_units
         ):
-            sample, _ = self.idle.popitem(last=False)
+            sample = next((one for one in self.idle if not self.is_live(one)), next(iter(self.idle)))
+            del self.idle[sample]
             self._evict(sample)
 
+    def release(self, sample: int) -> None:
+        """Free what an idle entry holds, if there is one."""
+        if sample in self.idle:
+            del self.idle[sample]
+            self._drop(sample)
+
+    def has_room_beside_live(self, sample: int, final_tokens: int) -> bool:
+        """Whether one without an entry can start, and no live one will be evicted though their KV grows."""
+        dead = [one for one in self.idle if not self.is_live(one)]
+        needed = self.own_pages(sample, final_tokens)
+        if not self.group_entries.get(self.group[sample], 0):
+            needed += self.shared_pages(sample)
+        kept_pages = self.used_pages - sum(self.own_pages(one, self.tokens[one]) for one in dead)
+        kept_slot_units = self.used_slot_units - len(dead) * SLOT_UNITS
+        return (
+            kept_pages * KV_GROWTH + needed <= self.memory.pages
+            and kept_slot_units + self.memory.running_slot_units <= self.memory.slot_units
+        )
+
     def _evict(self, sample: int) -> None:
+        self._drop(sample)
+        self.evictions += 1
+        self.evicted(sample)
+
+    def _drop(self, sample: int) -> None:
         self.used_pages -= self.own_pages(sample, self.tokens.pop(sample))
         self.used_slot_units -= SLOT_UNITS
         group = self.group[sample]
@@ -96,7 +126,6 @@ class CachePools:
         if self.group_entries[group] == 0:
             self.used_pages -= self.shared_pages(sample)
         self.tree_nodes -= self.nodes.pop(sample)
-        self.evictions += 1
 
     def _commitment(self, sample: int, final_tokens: int) -> int:
         shared = 0 if self.group_running.get(self.group[sample], 0) else self.shared_pages(sample)

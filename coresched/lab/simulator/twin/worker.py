@@ -5,10 +5,13 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from coresched.core.guard import STEPS_UNTIL_REPEATED
 from coresched.core.reference import ReferencePrefixPolicy, ReferenceWaiting
 from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
+from coresched.lab.simulator.settings import RESIDENCY_POLICIES
 from coresched.lab.simulator.twin.pools import CachePools
+from coresched.lab.simulator.twin.residency import Residency
 from coresched.lab.simulator.workload import RequestColumns
 
 LPM_FALLBACK_QUEUE = 128
@@ -38,6 +41,7 @@ class PrefixPolicy(Protocol):
 
     def order(self, waiting: list[Any], prefix_hit: Callable[[Any], int]) -> list[Any]: ...
     def admitted(self, label: str | None) -> None: ...
+    def forget(self, label: str) -> None: ...
 
 
 class SimulatedWorker:
@@ -68,14 +72,18 @@ class SimulatedWorker:
         self.wake_at, self.started, self.finished = wake_at, started, finished
         self.pools = CachePools(workload, memory)
         self.prefix_policy = self.prefix_policy_class(settings.label_capacity)
+        self.residency: Residency | None = None
+        if self.policy in RESIDENCY_POLICIES:
+            self.residency = Residency(workload, self.pools, guarded=self.policy == "routing-residency")
         self.waiting: list[Queued] = []
+        self.entered = 0
         self.turn_of: dict[int, int] = {}
         self.running: list[tuple[int, int]] = []
         self.batch: list[int] = []
         self.partial: tuple[int, int] | None = None
         self.freed = 0
-        self.full = False
-        self.steps = 0
+        self.full = self.held_back = False
+        self.steps = self.prefills = 0
         self.context_tokens = 0
         self.operation = IDLE
         self.operation_start = 0.0
@@ -92,6 +100,9 @@ class SimulatedWorker:
         self.turn_of[sample] = turn
         self.input_tokens += self.workload.prompt_tokens[turn]
         self.waiting.append(self.queued_class(str(sample), self.workload.labels[sample], t))
+        self.entered += 1
+        if self.residency is not None:
+            self.residency.arrived(sample)
         if self.operation == IDLE:
             self._next_step(t)
         elif self.operation == DECODE and not self.full and len(self.running) < self.memory.max_running:
@@ -115,6 +126,15 @@ class SimulatedWorker:
         """When the first ``k`` steps of the present decode run end."""
         return self.operation_start + k * self.step_s + self.step_growth_s * k * (k - 1) * 0.5
 
+    def release(self, sample: int) -> None:
+        """The sample has finished, so drop what is held of it."""
+        label = self.workload.labels[sample]
+        self.pools.release(sample)
+        if label is not None:
+            self.prefix_policy.forget(label)
+        if self.residency is not None:
+            self.residency.release(sample)
+
     # --- engine steps
 
     def wake(self, t: float) -> None:
@@ -127,6 +147,8 @@ class SimulatedWorker:
         self._next_step(t)
 
     def _end_prefill(self, t: float) -> None:
+        self.prefills += 1
+        self._tick()
         for sample in self.batch:
             turn = self.turn_of[sample]
             self.started(sample, t)
@@ -144,6 +166,7 @@ class SimulatedWorker:
     def _end_run(self, t: float) -> None:
         self.busy_s += t - self.operation_start
         self.steps += self.run_steps
+        self._tick()
         self.context_tokens += len(self.running) * self.run_steps
         for _, sample in self.running:
             self.pools.grow(sample, self.pools.tokens[sample] + self.run_steps)
@@ -167,7 +190,14 @@ class SimulatedWorker:
         self.generated_tokens += output
         self.pools.finish(sample, final, self.workload.cached_tokens[turn])
         self.full = False
+        if self.residency is not None:
+            self.residency.finished(sample)
         self.finished(sample, t)
+
+    def _tick(self) -> None:
+        """A step has ended."""
+        if self.residency is not None:
+            self.residency.tick(self.steps + self.prefills)
 
     def _next_step(self, t: float) -> None:
         cost, new_tokens, attended = self._build_batch()
@@ -200,6 +230,8 @@ class SimulatedWorker:
         )
         self.step_growth_s = times.decode_context_token_s * running
         self.run_steps = 1 if self.freed and self.waiting else self.running[0][0] - self.steps
+        if self.held_back:
+            self.run_steps = min(self.run_steps, STEPS_UNTIL_REPEATED)
         self._wake_after_run()
 
     def _wake_after_run(self) -> None:
@@ -216,6 +248,7 @@ class SimulatedWorker:
         cost, new_tokens, attended = 0.0, 0, 0.0
         budget = self.model.prefill_chunk_tokens
         places = self.memory.max_running - self.freed - len(self.running)
+        self.held_back = False
         may_admit = bool(self.waiting) and not self.full and places > (self.partial is not None)
         if not may_admit and self.partial is None:
             return cost, new_tokens, attended
@@ -237,8 +270,17 @@ class SimulatedWorker:
             if len(self.batch) >= places or not self.pools.fits(sample, final):
                 self.full = bool(self.running or self.batch)
                 break
+            if (
+                self.residency is not None
+                and (self.running or self.batch)
+                and self.residency.holds_back(sample, final)
+            ):
+                self.held_back = True  # the engine is not full: who is cached may still start
+                break
             hit = self.pools.hit(sample, prompt)
             self.pools.start(sample, final)
+            if self.residency is not None:
+                self.residency.started(sample)
             self.new_prefill_tokens += prompt - hit
             admitted += 1
             take, part = self._prefill(sample, hit, budget)
@@ -285,6 +327,10 @@ class SimulatedWorker:
             for hit in asked:
                 cost += times.match_s + times.match_token_s * hit
             return cost + times.queue_entry_s * count
+        if self.residency is not None:
+            self.waiting = self.residency.order(self.waiting, self.entered)
+            self.entered = 0
+            return times.queue_entry_s * count
         if self.policy == "fcfs" or (self.policy == "lpm" and count > LPM_FALLBACK_QUEUE):
             return 0.0
         hits = [self._match(request) for request in self.waiting]
