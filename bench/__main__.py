@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from bench import capacity, gateway, overhead, replay, service, simulator
-
-# BETTER
+from bench.better import command as better
 from bench.chaos import parser as chaos
 from bench.engine_batch import sglang_command as sglang_batch
 from bench.engine_batch import vllm_command as vllm_batch
@@ -36,7 +35,8 @@ def build_parser() -> CommandParser:
         capacity,
         paper,
         rivals,
-        # BETTER
+        better,
+        results,
         replay,
         chaos,
         sglang_batch,

@@ -7,8 +7,6 @@ from math import ceil
 from typing import Final
 
 from bench.rivals.cases import EXPECTATION_NOISE, Case, Source, trajectories
-from coresched.capacity.profile import profile_of
-from coresched.lab.plans import Point, by_requests
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.settings import RunSettings
 
@@ -38,7 +36,7 @@ def with_parts(case: Case, parts: Set[str]) -> RunSettings:
     if "release" in parts:
         settings = replace(settings, release_finished=True)
     if "pools" in parts:
-        settings = replace(settings, state_ratio=_planned(case.source, case.model).ratio)
+        settings = replace(settings, state_ratio=_ratio(case.source, case.model))
     if "routing" in parts:
         settings = replace(settings, routing="sticky-bounded")
     if "admission" in parts:
@@ -57,5 +55,7 @@ def changing(case: Case) -> frozenset[str]:
 
 
 @cache
-def _planned(source: Source, model: WorkerModel) -> Point:
-    return by_requests(profile_of(trajectories(source, PLANNED_ON)), model)
+def _ratio(source: Source, model: WorkerModel) -> float:
+    """F / L_req: memory is held in proportion to time, which passes with requests, not with trajectories."""
+    prompts = [tokens for one in trajectories(source, PLANNED_ON) for tokens in one.prompt_tokens()]
+    return model.request_state_tokens * len(prompts) / sum(prompts)

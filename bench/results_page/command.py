@@ -1,7 +1,6 @@
 """`python -m bench results`: runs the benches of the page, and writes it."""
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.results_page.page import page, plots
-from bench.results_page.summary import BENCHES, read_results, summarise
+from bench.results_page.summary import BENCHES, packed, read_results, summarise
 from coresched.cli.parser import CommandParser, add_command
 from coresched.errors import InputError
 
@@ -74,7 +73,7 @@ def write(folder: Path, into: Path) -> None:
         old.unlink()
     for name, svg in plots(summary).items():
         (files / f"{name}.svg").write_text(svg)
-    (files / "summary.json").write_text(json.dumps(summary, separators=(",", ":")) + "\n")
+    (files / "summary.json").write_text(packed(summary))
     (into / "results.md").write_text(page(summary))
     print(f"{into / 'results.md'}, {len(list(files.glob('*.svg')))} plots in {files}")
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from bench.results_page import better_section, cost_section, paper_section, rivals_section
 from bench.results_page.markdown import is_sure, listed
+from bench.rivals.kinds import PAPER
 
 COMMAND: Final = "python -m bench results"
 
@@ -70,7 +71,7 @@ def _winners(rows: rivals_section.Rows) -> list[str]:
     """Of each kind, the policies that surely beat the paper's own somewhere and surely lose nowhere."""
     found = []
     for (kind, base), of_kind in rivals_section.groups(rows).items():
-        if base != rivals_section.PAPER:
+        if base != PAPER:
             continue
         shares: dict[str, list[Mapping[str, float]]] = {}
         for row in of_kind:

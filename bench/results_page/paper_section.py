@@ -28,7 +28,7 @@ REASONS: Final = {
 def plots(told: Mapping[str, Any]) -> dict[str, str]:
     """All cells that ended in both."""
     points = [
-        Point(cell["published_min"], cell["simulated_min"], f"{cell['experiment']}, {cell['workload']}")
+        Point(cell["published_min"], cell["simulated_min"], cell["experiment"])
         for cell in told["cells"]
         if cell["published_min"] is not None and cell["simulated_min"] is not None
     ]

@@ -47,6 +47,7 @@ def rows_plot(title: str, axis: str, rows: Sequence[Row], scale: Scale, *, at: f
     drawing.text((LABELS + WIDTH - RIGHT) / 2, bottom + 33, axis, anchor="middle")
     for number, row in enumerate(rows):
         middle = top + ROW * (number + 0.5)
+        drawing.line(LABELS, top + ROW * number, WIDTH - RIGHT, top + ROW * number)
         drawing.text(LABELS - 12, middle + 4, row.label, anchor="end")
         for mark in row.marks:
             place = groups.index(mark.group)

@@ -13,8 +13,8 @@ from coresched.errors import InputError
 BENCHES: Final = ("paper", "rivals", "better", "overhead", "capacity")
 DIGITS: Final = 4
 """Significant digits that are kept."""
-RUNS: Final = ("makespans_s", "runs", "settings")
-"""What each run was, which the page does not show."""
+LEFT_OUT: Final = ("makespans_s", "runs", "settings", "request_imbalance", "migrations", "parts")
+"""What the page does not show."""
 
 
 def read_results(folder: Path) -> dict[str, dict[str, Any]]:
@@ -55,6 +55,39 @@ def summarise(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return summary
 
 
+def packed(summary: Mapping[str, Any]) -> str:
+    """As one line a bench, lists of like rows as columns and rows of values."""
+    lines = [
+        f"{json.dumps(name)}:{json.dumps(_pack(told), separators=(',', ':'))}"
+        for name, told in summary.items()
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def unpacked(text: str) -> dict[str, Any]:
+    """The summary that `packed` made this text of."""
+    found: dict[str, Any] = _unpack(json.loads(text))
+    return found
+
+
+def _pack(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _pack(inner) for name, inner in value.items()}
+    if isinstance(value, list) and len(value) > 1 and all(isinstance(row, dict) for row in value):
+        columns = list(value[0])
+        if all(list(row) == columns for row in value):
+            return {"columns": columns, "values": [[_pack(inner) for inner in row.values()] for row in value]}
+    return value
+
+
+def _unpack(value: Any) -> Any:
+    if isinstance(value, dict):
+        if list(value) == ["columns", "values"]:
+            return [dict(zip(value["columns"], map(_unpack, row), strict=True)) for row in value["values"]]
+        return {name: _unpack(inner) for name, inner in value.items()}
+    return value
+
+
 def shown_command(command: str) -> str:
     """The command with FILE for each recorded batch: where they lie is the reader's own."""
     words, shown, files = shlex.split(command), list[str](), False
@@ -69,7 +102,7 @@ def shown_command(command: str) -> str:
 
 def _small(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _small(inner) for name, inner in value.items() if name not in RUNS}
+        return {name: _small(inner) for name, inner in value.items() if name not in LEFT_OUT}
     if isinstance(value, list):
         return [_small(inner) for inner in value]
     if isinstance(value, float) and math.isfinite(value):

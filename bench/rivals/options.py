@@ -25,6 +25,12 @@ def add_options(parser: CommandParser, seeds: int) -> None:
         help=f"seeds, at least {LEAST_SEEDS} (default %(default)s)",
     )
     parser.add_argument(
+        "--case",
+        action="append",
+        metavar="NAME",
+        help='cases whose name begins so, "SWE, W 2" or "SWE"; repeat for more (default all)',
+    )
+    parser.add_argument(
         "--trajectories",
         nargs="+",
         default=(),
@@ -57,9 +63,12 @@ def seeds_of(args: argparse.Namespace) -> int:
 def cases_of(args: argparse.Namespace) -> list[Case]:
     """Those that the options ask for. Raises InputError for files that cannot be run."""
     recorded = recorded_cases(args.trajectories, args.environment_concurrency, args.absent_environment_s)
-    if args.quick:
-        return [case for case in shipped_cases() if case.name in QUICK]
-    return [*shipped_cases(), *recorded]
+    names = tuple(args.case or (QUICK if args.quick else ("",)))
+    found = [case for case in (*shipped_cases(), *recorded) if case.name.startswith(names)]
+    if not found:
+        known = ", ".join(case.name for case in shipped_cases())
+        raise InputError(f"--case {args.case[0]!r} begins no case; there are {known}")
+    return found
 
 
 def progress(runs: int) -> Callable[[int, int], None]:

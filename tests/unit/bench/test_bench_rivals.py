@@ -127,6 +127,7 @@ def test_durations_that_are_absent_are_asked_for_before_anything_runs(tmp_path: 
         (["--only", "no-such"], "--only no-such is no policy"),
         (["--kind", "routing", "--only", "fcfs"], "leave nothing to compare"),
         (["--trajectories", "no-such-file"], "no-such-file"),
+        (["--case", "no-such"], "--case 'no-such' begins no case; there are SWE, W 1"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(
