@@ -149,6 +149,7 @@ def classified(workload: str, seed: int, trajectories: Sequence[Trajectory]) -> 
         f"peak, {DEFAULT_MARGIN:.0%} margin": good_by_peak(tokens, cells, DEFAULT_MARGIN),
         "peak, no margin": good_by_peak(tokens, cells, 0.0),
         "kappa": good_by_balance(profile, cells, profile.kappa),
+        "requests": good_by_balance(profile, cells, profile.mean_request_tokens / profile.mean_final_tokens),
         "paper": good_by_balance(profile, cells, 1.0),
     }
     return [Classified(workload, seed, name, score(cells, good)) for name, good in predictions.items()]

@@ -9,7 +9,7 @@ import msgspec
 
 from bench.paper.grid import SimulatedBatch, best_cell
 from coresched.capacity.profile import profile_of
-from coresched.lab.plans import Point, by_kappa, by_paper, by_peak
+from coresched.lab.plans import Point, by_kappa, by_paper, by_peak, by_requests
 from coresched.lab.simulator.model import WorkerModel, load_worker_model
 from coresched.trajectory.schema import Trajectory
 
@@ -19,7 +19,7 @@ MEMORY_SHARE: Final = 0.5
 TARGET: Final = 0.05
 """How much slower than the best cell a plan may be."""
 
-ESTIMATORS: Final = {"peak": by_peak, "kappa": by_kappa, "paper": by_paper}
+ESTIMATORS: Final = {"peak": by_peak, "kappa": by_kappa, "requests": by_requests, "paper": by_paper}
 TOLD: Final = "peak, told"
 """The peak estimate planned on the simulated half itself: what knowing the batch would have given."""
 

@@ -1,4 +1,4 @@
-"""How many trajectories one worker can hold at once: three estimators."""
+"""How many trajectories one worker can hold at once: four estimators."""
 
 import random
 from dataclasses import dataclass
@@ -189,3 +189,8 @@ def estimate_kappa(balance: PoolBalance, kappa: float) -> tuple[float, int]:
     return estimate_paper(
         PoolBalance(balance.pool_tokens, kappa * balance.trajectory_tokens, balance.state_tokens)
     )
+
+
+def estimate_requests(balance: PoolBalance, mean_request_tokens: float) -> tuple[float, int]:
+    """The same with the mean over requests, L_req: r' = F_state / L_req, C' = M / (L_req + F_state)."""
+    return estimate_kappa(balance, mean_request_tokens / balance.trajectory_tokens)

@@ -56,6 +56,12 @@ class WorkloadProfile:
         return sum(chain.final_tokens for chain in self.chains) / len(self.chains)
 
     @property
+    def mean_request_tokens(self) -> float:
+        """L_req: mean KV tokens of a request at its end, over all turns of all trajectories."""
+        held = [stage.tokens for chain in self.chains for stage in chain.stages]
+        return sum(held) / len(held)
+
+    @property
     def waiting_share(self) -> float:
         """Share of a trajectory's time that it waits on its environment."""
         total = sum(chain.duration_s for chain in self.chains)

@@ -6,7 +6,13 @@ from typing import Final
 
 from coresched.capacity.balance import PoolBalance
 from coresched.capacity.demand import Demand, Footing
-from coresched.capacity.estimate import Limit, estimate_kappa, estimate_paper, estimate_peak
+from coresched.capacity.estimate import (
+    Limit,
+    estimate_kappa,
+    estimate_paper,
+    estimate_peak,
+    estimate_requests,
+)
 from coresched.capacity.profile import WorkloadProfile
 from coresched.errors import InputError
 from coresched.lab.simulator.memory import SLOT_UNITS, split_memory
@@ -144,6 +150,11 @@ def _nothing_fits(model: WorkerModel, where: str = "") -> InputError:
 def by_kappa(profile: WorkloadProfile, model: WorkerModel) -> Point:
     """r_bal and floor(C(r_bal)) for the time-averaged active context."""
     return Point(*estimate_kappa(_balance(profile, model), profile.kappa))
+
+
+def by_requests(profile: WorkloadProfile, model: WorkerModel) -> Point:
+    """r_bal and floor(C(r_bal)) for the mean context over requests, which long trajectories have more of."""
+    return Point(*estimate_requests(_balance(profile, model), profile.mean_request_tokens))
 
 
 def by_paper(profile: WorkloadProfile, model: WorkerModel) -> Point:

@@ -1,14 +1,18 @@
 """The compiled simulator against its plain-Python twin, and what must hold in every run."""
 
+from dataclasses import replace
+
+import msgspec
 from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from simulated import batches, models, outcome_of, prepare, runs, settings, small_model, trajectory
 
 from coresched.errors import InputError
 from coresched.lab.bounds import lower_bounds
 from coresched.lab.simulator.memory import SLOT_UNITS
 from coresched.lab.simulator.model import StepTimes, WorkerModel
-from coresched.lab.simulator.settings import RunSettings
+from coresched.lab.simulator.settings import RESIDENCY_POLICIES, RunSettings
 from coresched.lab.simulator.twin.cluster import Cluster as TwinCluster
 from coresched.lab.simulator.twin.worker import SimulatedWorker
 from coresched.trajectory.schema import Trajectory
@@ -27,6 +31,17 @@ def fits(trajectories: list[Trajectory], run: RunSettings, model: WorkerModel) -
 def test_compiled_and_twin_count_the_same(
     trajectories: list[Trajectory], run: RunSettings, model: WorkerModel
 ) -> None:
+    assume(fits(trajectories, run, model))
+    assert outcome_of(trajectories, run, model) == TwinCluster(*prepare(trajectories, run, model)).run()
+
+
+@given(batches(), runs(), models(), st.sampled_from(RESIDENCY_POLICIES), st.sampled_from([2, 3]))
+@hypothesis_settings(max_examples=300, deadline=None)
+def test_so_they_do_where_trajectories_are_held_back_and_spared(
+    trajectories: list[Trajectory], run: RunSettings, model: WorkerModel, policy: str, share: int
+) -> None:
+    run = replace(run, worker_policy=policy, workers=1, sample_concurrency=16)
+    model = msgspec.structs.replace(model, pool_tokens=model.pool_tokens // share)
     assume(fits(trajectories, run, model))
     assert outcome_of(trajectories, run, model) == TwinCluster(*prepare(trajectories, run, model)).run()
 

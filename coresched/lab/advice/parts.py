@@ -9,7 +9,7 @@ from coresched.capacity.profile import WorkloadProfile
 from coresched.errors import InputError
 from coresched.lab.plans import at_ratio, by_paper, by_peak
 from coresched.lab.simulator.model import WorkerModel
-from coresched.lab.simulator.settings import LOAD_BOUNDED, Routing, RunSettings
+from coresched.lab.simulator.settings import LOAD_BOUNDED, Routing, RunSettings, WorkerPolicy
 
 PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "admission": ("sample_concurrency",),
@@ -33,6 +33,8 @@ UNBOUNDED_ROUTERS: Final[tuple[Routing, ...]] = (
 LOAD_BOUNDS: Final = (1.1, 1.25, 1.5)
 STICKY_BOUND: Final = 1.25
 """One is enough: with another, the makespan differs by no more than another order of the batch makes."""
+ORDERS: Final[tuple[WorkerPolicy, ...]] = ("fcfs", "lpm", "dfs-weight", "routing-residency")
+"""Of the worker policies without a label capacity, those that `recipe` knows how to start."""
 LABEL_FACTORS: Final = (1.0, 1.25, 1.5)
 BANDS_S: Final = (10.0, 30.0, 120.0)
 
@@ -93,7 +95,7 @@ def alternatives(settings: RunSettings, part: str, capacity: Capacity, samples: 
         yield from (replace(settings, routing="lbch", load_bound=bound) for bound in LOAD_BOUNDS)
         yield replace(settings, routing="sticky-bounded", load_bound=STICKY_BOUND)
     elif part == "order":
-        yield from (replace(settings, worker_policy=name) for name in ("fcfs", "lpm", "dfs-weight"))
+        yield from (replace(settings, worker_policy=name) for name in ORDERS)
         for factor in LABEL_FACTORS:
             labels = ceil(factor * capacity.planned_concurrency)
             yield replace(settings, worker_policy="routing-prefix", label_capacity=labels)

@@ -17,7 +17,7 @@ from bench.paper.grid import SimulatedBatch
 from bench.paper.outofsample import TOLD, Trial, half_memory, reason, summarised, trials
 from bench.results import Report
 from coresched.capacity.profile import profile_of
-from coresched.lab.plans import Point, by_kappa, by_paper, by_peak
+from coresched.lab.plans import Point, by_kappa, by_paper, by_peak, by_requests
 from coresched.lab.simulator.model import load_worker_model
 
 ROOT = Path(__file__).parents[3]
@@ -50,6 +50,7 @@ def test_plans_on_one_half_and_runs_the_other() -> None:
     assert {name: trial.point for name, trial in done.items()} == {
         "peak": by_peak(planning, model),
         "kappa": by_kappa(planning, model),
+        "requests": by_requests(planning, model),
         "paper": by_paper(planning, model),
         TOLD: by_peak(running, model),
     }

@@ -149,7 +149,7 @@ def test_what_is_set_today_is_checked(text: str, said: str) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_every_step_of_a_recipe_can_be_taken(workers: int) -> None:
-    policies = ("fcfs", "lpm", "routing-prefix")
+    policies = ("fcfs", "lpm", "routing-prefix", "routing-residency")
     for order, routing, environment, limit in product(
         policies, ("cache-aware", "consistent-hash", "lbch", "sticky-bounded"), ("fcfs", "caas"), (None, 3)
     ):

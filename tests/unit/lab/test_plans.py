@@ -8,7 +8,7 @@ from simulated import small_model, trajectory
 
 from coresched.capacity.demand import Demand
 from coresched.capacity.profile import profile_of
-from coresched.lab.plans import Point, WorkerPools, by_kappa, by_paper, by_peak
+from coresched.lab.plans import Point, WorkerPools, by_kappa, by_paper, by_peak, by_requests
 from coresched.lab.simulator.memory import SLOT_UNITS, split_memory
 from coresched.lab.simulator.model import load_worker_model
 
@@ -81,3 +81,12 @@ def test_paper_and_kappa_are_the_balanced_pools() -> None:
     growing = profile_of([trajectory("a", [(10, 0.0, 170), (30, None, 0)], prompt=90)])
     assert by_kappa(growing, MODEL) == Point(pytest.approx(300 / 250), 21)
     assert by_paper(growing, MODEL) == Point(1.0, 20)
+
+
+def test_requests_weigh_a_trajectory_by_its_turns() -> None:
+    assert by_requests(TEN, MODEL) == by_paper(TEN, MODEL)
+    # Trajectories end with 100 and 300 tokens; the requests have 100, 100, 200 and 300. M is 12,000.
+    short = trajectory("a", [(10, None, 0)], prompt=90)
+    long = trajectory("b", [(10, 0.0, 90), (10, 0.0, 90), (10, None, 0)], prompt=90)
+    assert by_paper(profile_of([short, long]), MODEL) == Point(1.5, 24)
+    assert by_requests(profile_of([short, long]), MODEL) == Point(pytest.approx(300 / 175), 25)
