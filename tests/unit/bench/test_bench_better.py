@@ -37,8 +37,12 @@ def test_each_part_changes_its_own_settings_alone(cases: list[Case]) -> None:
     assert changed["release"] == replace(method, release_finished=True)
     assert changed["routing"] == replace(method, routing="sticky-bounded")
     assert changed["admission"] == replace(method, admission_policy="longest-expected-first")
-    assert changed["pools"] == replace(method, state_ratio=changed["pools"].state_ratio)
-    assert changed["pools"].state_ratio > method.state_ratio  # a request's mean context is not the last one
+    pools = changed["pools"]
+    assert pools.state_ratio > method.state_ratio  # a request's mean context is shorter than the last one
+    assert pools.sample_concurrency <= method.sample_concurrency
+    assert pools.label_capacity > method.label_capacity
+    same = ("state_ratio", "sample_concurrency", "label_capacity")
+    assert replace(pools, **{name: getattr(method, name) for name in same}) == method
     assert with_parts(case, ALL).worker_policy == "routing-residency"
 
 
