@@ -5,13 +5,16 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from bench import capacity, gateway, overhead, replay, routers, service, simulator
+from bench import capacity, gateway, overhead, replay, service, simulator
+from bench.better import command as better
 from bench.chaos import parser as chaos
 from bench.coalescing import command as coalescing
 from bench.engine_batch import sglang_command as sglang_batch
 from bench.engine_batch import vllm_command as vllm_batch
 from bench.paper import command as paper
 from bench.progress import clear
+from bench.results_page import command as results
+from bench.rivals import command as rivals
 from bench.sglang_policies import command as sglang_policies
 from bench.sglang_priority import command as sglang_priority
 from bench.vllm_policies import command as vllm_policies
@@ -32,8 +35,10 @@ def build_parser() -> CommandParser:
         gateway,
         capacity,
         paper,
-        routers,
         coalescing,
+        rivals,
+        better,
+        results,
         replay,
         chaos,
         sglang_batch,

@@ -1,0 +1,1 @@
+"""What is better than the paper's method, part by part."""

@@ -1,0 +1,1 @@
+"""What the benches found, on one page with plots."""

@@ -1,0 +1,97 @@
+"""`python -m bench results`: runs the benches of the page, and writes it."""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from bench.results_page.page import page, plots
+from bench.results_page.summary import BENCHES, packed, read_results, summarise
+from coresched.cli.parser import CommandParser, add_command
+from coresched.errors import InputError
+
+ARGUMENTS: Final = {"paper": ("--seeds", "10"), "rivals": ("--seeds", "10"), "better": ("--seeds", "20")}
+"""Sizes that all together take about 20 minutes on two cores."""
+OF_TRAJECTORIES: Final = ("rivals", "better")
+
+
+def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
+    parser = add_command(
+        commands,
+        "results",
+        summary="the results page, from all benches of the lab",
+        description="Run the benches of the results page, about 20 minutes, or take what they printed with\n"
+        "--json; write the page, its plots, and the numbers of both.",
+        example="python -m bench results --from FOLDER",
+    )
+    parser.add_argument(
+        "--from",
+        dest="folder",
+        type=Path,
+        metavar="FOLDER",
+        help="run nothing: " + ", ".join(f"{name}.json" for name in BENCHES) + " are there",
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="leave what the benches print there (default nowhere)"
+    )
+    parser.add_argument(
+        "--into", type=Path, default=Path("docs"), metavar="FOLDER", help="of the page (default %(default)s)"
+    )
+    parser.add_argument(
+        "--trajectories", nargs="+", default=(), metavar="FILE", help="recorded batches for rivals and better"
+    )
+    parser.add_argument(
+        "--absent-environment-s", metavar="SECONDS", help="for these, as `bench rivals` takes it"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    if not args.into.is_dir():
+        raise InputError(f"--into {args.into} is no folder; give the one that holds results.md")
+    if args.folder is not None:
+        write(args.folder, args.into)
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = args.keep or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in BENCHES:
+            _run_bench(name, _arguments(name, args), folder / f"{name}.json")
+        write(folder, args.into)
+    return 0
+
+
+def write(folder: Path, into: Path) -> None:
+    """The page, its plots and its summary, from the benches' JSON in ``folder``."""
+    summary = summarise(read_results(folder))
+    files = into / "results"
+    files.mkdir(exist_ok=True)
+    for old in files.glob("*.svg"):
+        old.unlink()
+    for name, svg in plots(summary).items():
+        (files / f"{name}.svg").write_text(svg)
+    (files / "summary.json").write_text(packed(summary))
+    (into / "results.md").write_text(page(summary))
+    print(f"{into / 'results.md'}, {len(list(files.glob('*.svg')))} plots in {files}")
+
+
+def _arguments(name: str, args: argparse.Namespace) -> list[str]:
+    given = list(ARGUMENTS.get(name, ()))
+    if name in OF_TRAJECTORIES and args.trajectories:
+        given += ["--trajectories", *args.trajectories]
+        if args.absent_environment_s is not None:
+            given += ["--absent-environment-s", args.absent_environment_s]
+    return given
+
+
+def _run_bench(name: str, arguments: Sequence[str], file: Path) -> None:
+    """Raises InputError where the bench fails; it has said why."""
+    print(f"bench {name}", file=sys.stderr, flush=True)
+    command = [sys.executable, "-m", "bench", name, *arguments, "--json"]
+    with file.open("w") as output:
+        code = subprocess.run(command, stdout=output, check=False).returncode
+    if code:
+        raise InputError(f"python -m bench {name} ended with {code}; see what it printed above")

@@ -1,0 +1,58 @@
+"""Pieces of Markdown."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def command_block(told: Mapping[str, Any]) -> str:
+    """The command that made the numbers below it, and when."""
+    seeds = f", {told['seeds']} seeds" if "seeds" in told else ""
+    return f"```console\n$ {told['command']}\n```\n\n{told['date']}, coresched {told['version']}{seeds}."
+
+
+def image(name: str, about: str) -> str:
+    return f"![{about}](results/{name}.svg)"
+
+
+def details(summary: str, inside: str) -> str:
+    """Folded away until it is asked for."""
+    return f"<details>\n<summary>{summary}</summary>\n\n{inside}\n\n</details>"
+
+
+def percent(share: float) -> str:
+    """With a sign, one digit; 0 has none."""
+    text = f"{share * 100:+.1f}"
+    return "0.0" if text in ("+0.0", "-0.0") else text
+
+
+def interval_text(share: Mapping[str, float]) -> str:
+    """Median and interval in percent."""
+    return f"{percent(share['median'])} ({percent(share['low'])} to {percent(share['high'])})"
+
+
+def is_sure(share: Mapping[str, float]) -> bool:
+    """Whether the interval leaves no doubt of the sign."""
+    return share["high"] < 0 or share["low"] > 0
+
+
+def short(share: Mapping[str, float]) -> str:
+    """The median in percent, bold where the sign is sure."""
+    text = percent(share["median"])
+    return f"**{text}**" if is_sure(share) else text
+
+
+def minutes(row: Mapping[str, Any]) -> str:
+    """A makespan with its distance to the limit."""
+    return f"{row['makespan_s'] / 60:.1f} (x{row['of_bound']:.2f})"
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a, b and c``; none for none."""
+    if not names:
+        return "none"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

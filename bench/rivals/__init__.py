@@ -1,0 +1,1 @@
+"""Every policy of the simulator on the same batches."""

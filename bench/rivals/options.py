@@ -1,0 +1,88 @@
+"""Options of the commands that compare simulated runs, and how they show that they are at it."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from bench.progress import announce
+from bench.rivals.cases import Case, recorded_cases, shipped_cases
+from bench.rivals.runs import estimate_text
+from coresched.cli.parser import CommandParser, count, number
+from coresched.errors import InputError
+from coresched.lab.advice.judgement import LEAST_SEEDS
+
+QUICK: Final = ("WideSearch, W 2", "MCP-Atlas, W 1, C_E 3")
+
+
+def add_options(parser: CommandParser, seeds: int) -> None:
+    parser.add_argument(
+        "--seeds",
+        type=count,
+        default=seeds,
+        metavar="N",
+        help=f"seeds, at least {LEAST_SEEDS} (default %(default)s)",
+    )
+    parser.add_argument(
+        "--case",
+        action="append",
+        metavar="NAME",
+        help='cases whose name begins so, "SWE, W 2" or "SWE"; repeat for more (default all)',
+    )
+    parser.add_argument(
+        "--trajectories",
+        nargs="+",
+        default=(),
+        metavar="FILE",
+        help="recorded batches to run too, each file one",
+    )
+    parser.add_argument(
+        "--environment-concurrency",
+        type=count,
+        metavar="C_E",
+        help="for the recorded batches (default no cap)",
+    )
+    parser.add_argument(
+        "--absent-environment-s",
+        type=number(at_least=0),
+        metavar="SECONDS",
+        help="stands for environment durations that were not recorded",
+    )
+    parser.add_argument("--quick", action="store_true", help="two cases, six seeds: to see that it runs")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+
+
+def seeds_of(args: argparse.Namespace) -> int:
+    """How many. Raises InputError for too few."""
+    if args.seeds < LEAST_SEEDS:
+        raise InputError(f"--seeds {args.seeds} is too few for an interval; give at least {LEAST_SEEDS}")
+    return LEAST_SEEDS if args.quick else int(args.seeds)
+
+
+def cases_of(args: argparse.Namespace) -> list[Case]:
+    """Those that the options ask for. Raises InputError for files that cannot be run."""
+    recorded = recorded_cases(args.trajectories, args.environment_concurrency, args.absent_environment_s)
+    names = tuple(args.case or (QUICK if args.quick else ("",)))
+    found = [case for case in (*shipped_cases(), *recorded) if case.name.startswith(names)]
+    if not found:
+        known = ", ".join(case.name for case in shipped_cases())
+        raise InputError(f"--case {args.case[0]!r} begins no case; there are {known}")
+    return found
+
+
+def progress(runs: int) -> Callable[[int, int], None]:
+    """Says at once how long it may take, and then, in a terminal, how long is left by what is done."""
+    print(estimate_text(runs), file=sys.stderr)
+    began = time.monotonic()
+
+    def done(finished: int, of: int) -> None:
+        left = (time.monotonic() - began) / finished * (of - finished)
+        announce(f"{finished} of {of} runs, about {left / 60:.0f} min left")
+
+    return done
+
+
+def runs_of(wanted: Sequence[object], seeds: int) -> int:
+    """What is wanted twice runs once."""
+    return len(set(wanted)) * seeds

@@ -1,0 +1,111 @@
+"""The results page is what its numbers say, and the benches' JSON is what they come from."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from bench.__main__ import main
+from bench.results_page.markdown import interval_text, percent, short
+from bench.results_page.page import page, plots
+from bench.results_page.plots import Mark, Row, rows_plot
+from bench.results_page.scales import linear_scale, log_scale, percent_scale
+from bench.results_page.summary import packed, shown_command, summarise, unpacked
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+
+
+@pytest.fixture(scope="module")
+def summary() -> dict[str, Any]:
+    return unpacked((DOCS / "results" / "summary.json").read_text())
+
+
+def test_the_page_says_what_its_summary_says(summary: dict[str, Any]) -> None:
+    assert (DOCS / "results.md").read_text() == page(summary)
+
+
+def test_the_plots_show_what_the_summary_says(summary: dict[str, Any]) -> None:
+    drawn = plots(summary)
+    assert {file.stem for file in (DOCS / "results").glob("*.svg")} == set(drawn)
+    for name, svg in drawn.items():
+        assert (DOCS / "results" / f"{name}.svg").read_text() == svg
+        assert f"(results/{name}.svg)" in (DOCS / "results.md").read_text()
+
+
+def test_every_section_names_the_command_of_its_numbers(summary: dict[str, Any]) -> None:
+    text = page(summary)
+    for told in summary.values():
+        assert f"$ {told['command']}\n" in text
+
+
+def test_a_changed_number_changes_the_page(summary: dict[str, Any]) -> None:
+    changed = json.loads(json.dumps(summary))
+    row = next(row for row in changed["better"]["rows"] if row["variant"] == "all parts")
+    row["longer"]["median"] = -0.4321
+    assert "-43.2" in page(changed)
+    assert page(changed) != page(summary)
+    assert plots(changed)["better"] != plots(summary)["better"]
+
+
+def test_a_summary_leaves_out_single_runs_and_where_files_lie() -> None:
+    told = {"command": "python -m bench rivals --trajectories /some/where.jsonl x --seeds 6", "date": "d"}
+    row = {"makespan_s": 123.456789, "makespans_s": [1.0], "settings": {}}
+    trial = {"workload": "w", "estimator": "peak", "ratio_to_best": None}
+    found = {
+        "rivals": {**told, "rows": [row]},
+        "overhead": {**told, "version": "1", "machine": {}, "rows": []},
+        "capacity": {**told, "version": "1", "out_of_sample": [trial]},
+    }
+    small = summarise(found)
+    assert small["rivals"]["rows"] == [{"makespan_s": 123.5}]
+    assert small["rivals"]["command"] == "python -m bench rivals --trajectories FILE FILE --seeds 6"
+    assert small["capacity"]["out_of_sample"][0]["median"] is None
+
+
+def test_a_packed_summary_is_the_same_again() -> None:
+    rows = [{"a": 1, "b": {"low": 0.5}}, {"a": 2, "b": None}]
+    summary = {"rivals": {"command": "c", "rows": rows, "one": [{"a": 1}], "unlike": [{"a": 1}, {"b": 2}]}}
+    assert unpacked(packed(summary)) == summary
+    assert packed(summary).count('"b"') == 2
+
+
+def test_a_command_without_files_stays_as_it_is() -> None:
+    assert shown_command("python -m bench paper --seeds 10") == "python -m bench paper --seeds 10"
+
+
+def test_results_that_are_missing_are_asked_for_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["results", "--from", str(tmp_path), "--into", str(tmp_path)]) == 2
+    assert "make it with `python -m bench paper --json`" in capsys.readouterr().err
+    (tmp_path / "paper.json").write_text("[]")
+    assert main(["results", "--from", str(tmp_path), "--into", str(tmp_path)]) == 2
+    assert "paper.json is not what `python -m bench paper --json` prints" in capsys.readouterr().err
+
+
+def test_shares_are_percent_with_a_sign_and_bold_where_it_is_sure() -> None:
+    assert percent(-0.0004) == "0.0"
+    assert interval_text({"median": 0.1, "low": -0.1, "high": 0.2}) == "+10.0 (-10.0 to +20.0)"
+    assert short({"median": 0.1, "low": 0.05, "high": 0.2}) == "**+10.0**"
+    assert short({"median": 0.1, "low": -0.05, "high": 0.2}) == "+10.0"
+
+
+def test_scales_keep_their_order_and_their_ends() -> None:
+    scale = percent_scale([-3.0, 480.0])
+    places = [scale.place(value) for value in (-9.0, -3.0, 0.0, 1.0, 480.0, 900.0)]
+    assert places == sorted(places)
+    assert (places[0], places[-1]) == (0.0, 1.0)
+    assert [text for _, text in percent_scale([0.1]).ticks] == ["-1", "0", "+1"]
+    assert log_scale([3.0, 200.0]).ticks[0] == (1.0, "1")
+    assert linear_scale(1.0, 4.0).place(2.5) == 0.5
+
+
+def test_a_plot_is_a_whole_svg_with_a_dot_a_mark() -> None:
+    rows = [Row("a & b", (Mark(1.0, "x"), Mark(2.0, "y", sure=False)))]
+    root = ElementTree.fromstring(rows_plot("title", "axis", rows, percent_scale([1.0, 2.0])))
+    dots = root.findall("{http://www.w3.org/2000/svg}circle")
+    assert len(dots) == 2 + 2  # and the legend's
+    assert dots[1].get("fill") == "none"
+    assert "a & b" in "".join(root.itertext())
