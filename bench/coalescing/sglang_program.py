@@ -84,9 +84,9 @@ def run_one(setup: SetUp, fixed_s: float, variant: Variant, seed: int, folder: P
         returns_held=variant.returns_held,
     )
     worker = OneEngine(engine, engine.vocabulary_size, batch, workload)
-    times = configuration.device().times
+    step_times = configuration.device().times
     # Without a gate that pauses, nothing asks for the size of the KV pool.
-    metrics = measure(LockstepCluster(workload, settings, times, worker, kv_tokens=0).run())
+    metrics = measure(LockstepCluster(workload, settings, step_times, worker, kv_tokens=0).run())
     engine.close()
     return {
         "prefill_batch_s": fixed_s,
