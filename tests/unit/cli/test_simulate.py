@@ -56,7 +56,8 @@ def test_every_policy_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     named = [line.split()[0] for line in lines if line.startswith("  ")]
     assert named == [*ROUTERS, *WORKER_POLICIES, *ENVIRONMENT_POLICIES, *EVICTION_POLICIES, *POOL_POLICIES]
-    assert [line for line in lines if not line.startswith("  ")] == ["routing:", "worker:", "environment:"]
+    headings = ["routing:", "worker:", "environment:", "eviction:", "pools:"]
+    assert [line for line in lines if not line.startswith("  ")] == headings
 
 
 def test_simulate_json_is_the_comparison_and_nothing_else(
