@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable
+from dataclasses import replace as replaced
 from typing import Any
 
 import msgspec
@@ -33,6 +34,7 @@ class WorkerOfTokens:
         wake_at: Callable[[float, int], None],
         started: Callable[[int, float], None],
         finished: Callable[[int, float], None],
+        eviction: None,
     ) -> None:
         self.workload = workload
         self.sample_of: dict[LiveRequest, int] = {}
@@ -75,6 +77,7 @@ def test_a_batch_of_real_prompts_goes_as_simulated(
     trajectories: list[Trajectory], run: RunSettings, model: WorkerModel
 ) -> None:
     replace = msgspec.structs.replace
+    run = replaced(run, eviction_policy="lru", pool_policy="static")  # the live worker has no others
     whole = [
         replace(
             trajectory,
