@@ -3,6 +3,7 @@
 import dataclasses
 from array import array
 from collections.abc import Callable
+from dataclasses import replace as replaced
 from typing import Any
 
 import msgspec
@@ -34,6 +35,7 @@ class WorkerOfTokens:
         wake_at: Callable[[float, int], None],
         started: Callable[[int, float], None],
         finished: Callable[[int, float], None],
+        eviction: None,
     ) -> None:
         self.workload = workload
         self.sample_of: dict[LiveRequest, int] = {}
@@ -77,6 +79,7 @@ def test_a_batch_of_real_prompts_goes_as_simulated(
 ) -> None:
     run = dataclasses.replace(run, worker_policy=policy, release_finished=False)
     replace = msgspec.structs.replace
+    run = replaced(run, eviction_policy="lru", pool_policy="static")  # the live worker has no others
     whole = [
         replace(
             trajectory,

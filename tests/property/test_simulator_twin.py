@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from random import Random
 
 import msgspec
 from hypothesis import assume, given
@@ -13,11 +14,20 @@ from coresched.errors import InputError
 from coresched.lab.bounds import lower_bounds
 from coresched.lab.simulator.memory import SLOT_UNITS
 from coresched.lab.simulator.model import StepTimes, WorkerModel
-from coresched.lab.simulator.settings import RESIDENCY_POLICIES, RunSettings
+from coresched.lab.simulator.settings import (
+    EVICTION_POLICIES,
+    POOL_POLICIES,
+    RESIDENCY_POLICIES,
+    WORKER_POLICIES,
+    EvictionPolicy,
+    PoolPolicy,
+    RunSettings,
+    WorkerPolicy,
+)
 from coresched.lab.simulator.twin.cluster import Cluster as TwinCluster
 from coresched.lab.simulator.twin.pools import CachePools
 from coresched.lab.simulator.twin.worker import SimulatedWorker
-from coresched.trajectory.schema import Trajectory
+from coresched.trajectory.schema import Environment, Trajectory, Turn
 
 
 def fits(trajectories: list[Trajectory], run: RunSettings, model: WorkerModel) -> bool:
@@ -120,6 +130,63 @@ class WatchedWorker(SimulatedWorker):
 
 class WatchedCluster(TwinCluster):
     worker_class = WatchedWorker
+
+
+def pressed(seed: int) -> list[Trajectory]:
+    """Fourteen trajectories that together need several times a small worker's memory."""
+    rng = Random(seed)
+    tools = (None, "bash", "user")
+    return [
+        Trajectory(
+            id=f"t{number}",
+            initial_prompt_tokens=rng.randint(100, 600),
+            shared_prefix_tokens=rng.choice([0, 90]),
+            group=rng.choice(["a", "b"]),
+            turns=tuple(
+                Turn(
+                    output_tokens=rng.randint(1, 120),
+                    env=Environment(
+                        duration_s=rng.choice([0.0, 0.5, 5.0]),
+                        response_tokens=rng.randint(0, 200),
+                        kind=rng.choice(tools),
+                    ),
+                )
+                for _ in range(rng.randint(2, 6))
+            ),
+        )
+        for number in range(14)
+    ]
+
+
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(EVICTION_POLICIES),
+    st.sampled_from(POOL_POLICIES),
+    st.sampled_from(WORKER_POLICIES),
+    st.integers(1, 2),
+    st.sampled_from([300, 900, 2_500]),
+    st.sampled_from([1, 16]),
+)
+@hypothesis_settings(max_examples=150, deadline=None)
+def test_under_pressure_both_evict_and_move_the_same(
+    seed: int,
+    eviction: EvictionPolicy,
+    pool: PoolPolicy,
+    order: WorkerPolicy,
+    workers: int,
+    state_tokens: int,
+    page_tokens: int,
+) -> None:
+    model = small_model(request_state_tokens=state_tokens, page_tokens=page_tokens)
+    run = settings(
+        workers=workers,
+        sample_concurrency=14,
+        worker_policy=order,
+        eviction_policy=eviction,
+        pool_policy=pool,
+    )
+    batch = pressed(seed)
+    assert outcome_of(batch, run, model) == WatchedCluster(*prepare(batch, run, model)).run()
 
 
 @given(batches(), runs(), models())
