@@ -89,7 +89,7 @@ POLICIES: Final = (
         "cached trajectories first; no live one is evicted for one that is not cached",
         "ours",
     ),
-    Policy("worker", "routing-residency-unguarded", "cached trajectories first, whom that may evict", "ours"),
+    Policy("worker", "routing-residency-unguarded", "the same without that guard, for comparison", "ours"),
     Policy("environment", "fcfs", "in the order of request", "any executor"),
     Policy("environment", "caas", "by band of time, then most turns, then shortest inference", PAPER),
 )
