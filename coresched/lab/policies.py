@@ -108,7 +108,7 @@ POLICIES: Final = (
         "cached trajectories first; no live one is evicted for one that is not cached",
         "ours",
     ),
-    Policy("worker", "routing-residency-unguarded", "cached trajectories first, whom that may evict", "ours"),
+    Policy("worker", "routing-residency-unguarded", "the same without that guard, for comparison", "ours"),
     Policy("worker", "hrrn", "most tokens computed since arrival per token still to prefill", "SGLang"),
     Policy("worker", "shortest-prefill-first", "the fewest tokens still to prefill", "SGLang"),
     Policy("worker", "routing-key", "labels that run, the most often first, then by label", "SGLang"),

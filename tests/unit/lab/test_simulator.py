@@ -135,7 +135,7 @@ def test_with_enough_memory_policies_differ_by_their_own_cost_only() -> None:
     model = free_scheduling(small_model(pool_tokens=20_000_000))
     outcomes = [
         outcome_of(batch, settings(worker_policy=policy, sample_concurrency=30, label_capacity=30), model)
-        for policy in ("fcfs", "lpm", "dfs-weight", "routing-prefix")
+        for policy in ("fcfs", "lpm", "dfs-weight", "routing-prefix", "routing-residency")
     ]
     assert len({outcome.new_prefill_tokens for outcome in outcomes}) == 1
     assert outcomes[0].evictions == 0

@@ -10,7 +10,7 @@ cdef class CachePools:
     cdef vector[int] older, newer
     cdef vector[int] nodes
     cdef vector[int] group_entries, group_running
-    cdef long long idle_pages, idle_entries
+    cdef long long idle_entries
     # of routing-residency: what the worker is told, and what it tells
     cdef bint tells_losses
     cdef vector[int] lost              # evicted since the worker last looked

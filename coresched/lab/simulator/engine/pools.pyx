@@ -208,22 +208,18 @@ cdef class CachePools:
             self.awaited_pages += self.own_pages(sample, self.tokens[sample])
 
     cdef bint has_room_beside_live(self, int sample, long long final_tokens) noexcept:
-        """Whether one without an entry can start, and no live one will be evicted though their KV grows."""
-        cdef int one = self.older[self.columns.samples]
+        """Whether one without an entry can start, and all who run finish, beside live ones whose KV grows."""
+        cdef int sentinel = self.columns.samples, one = self.older[sentinel]
         cdef long long live_pages = self.awaited_pages, live_entries = self.awaited_entries
-        cdef long long kept_pages, kept_slot_units, needed = self.own_pages(sample, final_tokens)
-        while one != self.columns.samples and self.idle_since[one] >= self.spared_since:
+        while one != sentinel and self.idle_since[one] >= self.spared_since:
             if not self.awaited[one]:
                 live_pages += self.own_pages(one, self.tokens[one])
                 live_entries += 1
             one = self.older[one]
-        if self.group_entries[self.columns.group[sample]] == 0:
-            needed += self.shared_pages(sample)
-        kept_pages = self.used_pages - (self.idle_pages - live_pages)
-        kept_slot_units = self.used_slot_units - (self.idle_entries - live_entries) * self.idle_slot_units
         return (
-            kept_pages * kv_growth + needed <= self.pages
-            and kept_slot_units + self.running_slot_units <= self.slot_units
+            self.committed_pages + self.commitment(sample, final_tokens) + kv_growth * live_pages <= self.pages
+            and self.used_slot_units - (self.idle_entries - live_entries) * self.idle_slot_units
+            <= self.slot_units - self.running_slot_units
         )
 
     cdef int move(self, int slots, long long needed_pages, long long needed_slot_units) except -1:
@@ -261,14 +257,12 @@ cdef class CachePools:
         self.idle[sample] = 1
         self.idle_since[sample] = self.clock
         self.idle_entries += 1
-        self.idle_pages += self.own_pages(sample, self.tokens[sample])
 
     cdef void unlink(self, int sample) noexcept:
         self.newer[self.older[sample]] = self.newer[sample]
         self.older[self.newer[sample]] = self.older[sample]
         self.idle[sample] = 0
         self.idle_entries -= 1
-        self.idle_pages -= self.own_pages(sample, self.tokens[sample])
         if self.awaited[sample]:
             self.awaited[sample] = 0
             self.awaited_entries -= 1

@@ -168,16 +168,14 @@ class CachePools:
             self._drop(sample)
 
     def has_room_beside_live(self, sample: int, final_tokens: int) -> bool:
-        """Whether one without an entry can start, and no live one will be evicted though their KV grows."""
-        dead = [one for one in self.idle if not self.is_live(one)]
-        needed = self.own_pages(sample, final_tokens)
-        if not self.group_entries.get(self.group[sample], 0):
-            needed += self.shared_pages(sample)
-        kept_pages = self.used_pages - sum(self.own_pages(one, self.tokens[one]) for one in dead)
-        kept_slot_units = self.used_slot_units - len(dead) * SLOT_UNITS
+        """Whether one without an entry can start, and all who run finish, beside live ones whose KV grows."""
+        live = [one for one in self.idle if self.is_live(one)]
+        live_pages = sum(self.own_pages(one, self.tokens[one]) for one in live)
+        free_slot_units = self.slot_units - self.used_slot_units
         return (
-            kept_pages * KV_GROWTH + needed <= self.pages
-            and kept_slot_units + self.memory.running_slot_units <= self.slot_units
+            self.committed_pages + self._commitment(sample, final_tokens) + KV_GROWTH * live_pages
+            <= self.pages
+            and free_slot_units + (len(self.idle) - len(live)) * SLOT_UNITS >= self.memory.running_slot_units
         )
 
     def _evict(self, sample: int) -> None:
