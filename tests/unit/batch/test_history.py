@@ -144,5 +144,5 @@ def test_an_expectation_that_is_none_changes_nothing(expected: object, error: ty
 
 
 def test_another_policy_is_refused() -> None:
-    with pytest.raises(ValueError, match='must be "submission" or "longest-expected-first", got \'lpt\''):
+    with pytest.raises(ValueError, match=r'must be "submission" or "longest-expected-first", got \'lpt\''):
         Coordinator(1, admission_policy="lpt")  # type: ignore[arg-type]
