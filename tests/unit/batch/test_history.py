@@ -138,7 +138,7 @@ def test_what_was_admitted_and_put_back_goes_first() -> None:
 )
 def test_an_expectation_that_is_none_changes_nothing(expected: object, error: type[Exception]) -> None:
     batch = Coordinator(1, admission_policy=LONGEST_FIRST)
-    with pytest.raises(error, match="^expected must be"):
+    with pytest.raises(error, match=r"^expected must be"):
         batch.submit("a", 0.0, expected)  # type: ignore[arg-type]
     assert len(batch) == batch.waiting == 0
 
