@@ -130,8 +130,8 @@ def _add_schedule(parser: CommandParser) -> None:
     schedule.add_argument(
         "--history",
         metavar="FILE",
-        help="a file of `coresched trace history`: admit the longest expected trajectories first (default: in "
-        "order of arrival)",
+        help="a file of `coresched trace history`: admit the longest expected trajectories first (default: "
+        "in order of arrival)",
     )
     schedule.add_argument(
         "--hold",
