@@ -22,6 +22,7 @@ LONGEST_FIRST = "longest-expected-first"
         ("task-1~2", "task-1"),
         ("17_epoch_2", "17"),
         ("gaia/17/epoch-1/attempt-2/Vx8", "17"),
+        ("gaia/a%20b/c/epoch-1/attempt-2/Vx8", "a b/c"),
         ("#2", "#2"),
         ("mail@example", "mail@example"),
     ],
