@@ -38,7 +38,7 @@ CODES = {
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
-REPEATED = ("samples", "exclude")
+REPEATED = ("samples", "exclude", "expected")
 SESSION = "the session"  # stands for the name that the service chose
 STATES = [
     "waiting",
