@@ -23,7 +23,7 @@ from coresched.service.table import RoutingTable
 from coresched.v1 import batches_pb2 as pb
 
 NUMBERS = count()
-_COMPARED = [field.name for field in fields(SampleRecord) if field.name not in ("holder", "listed")]
+_COMPARED = [field.name for field in fields(SampleRecord) if field.name not in ("holder", "entry")]
 
 
 class ManualClock(ServiceClock):
@@ -96,6 +96,13 @@ class Bench:
     def submit(self, session: str, *samples: str) -> list[int]:
         call = pb.SubmitSamplesRequest(request_id=new_id(), session=session, samples=samples)
         return list(self.service.samples.submit_samples(call).states)
+
+    def submit_expected(self, session: str, **expected: float) -> None:
+        """Samples by name, with what is expected of them; -1 for nothing."""
+        call = pb.SubmitSamplesRequest(
+            request_id=new_id(), session=session, samples=list(expected), expected=list(expected.values())
+        )
+        self.service.samples.submit_samples(call)
 
     def wait(self, session: str, sample: str | None = None, request_id: str = "") -> asyncio.Task[Any]:
         call = pb.AwaitAdmissionRequest(request_id=request_id or new_id(), session=session, sample=sample)

@@ -30,7 +30,8 @@ UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
 
 Given = str | os.PathLike[str] | Mapping[str, float]
 
-_ATTEMPT = re.compile(r"/epoch-\d+/attempt-\d+/[^/]+$|((#|~)\d+)*(@[0-9a-f]{6})?$")
+_OF_INSPECT = re.compile(r"/epoch-\d+/attempt-\d+/[^/]+$")
+_ATTEMPT = re.compile(r"(_epoch_\d+)?([#~]\d+)*(@[0-9a-f]{6})?$")
 
 _logger = logging.getLogger("coresched.client")
 
@@ -38,9 +39,13 @@ _logger = logging.getLogger("coresched.client")
 def task_of(sample: str) -> str:
     """What attempts at one task have in common: the sample's name without what adapters add for each attempt.
 
-    >>> task_of("django-11099#2@3fa9c1"), task_of("gaia/17/epoch-1/attempt-1/Vx8")
-    ('django-11099', 'gaia/17')
+    Of inspect's that is the sample's id: in a log it stands without its task's name.
+
+    >>> task_of("django-11099#2@3fa9c1"), task_of("gaia/17/epoch-1/attempt-1/Vx8"), task_of("17_epoch_2")
+    ('django-11099', '17', '17')
     """
+    if _OF_INSPECT.search(sample):
+        return _OF_INSPECT.sub("", sample).partition("/")[2]
     return _ATTEMPT.sub("", sample, count=1) or sample
 
 

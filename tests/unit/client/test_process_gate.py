@@ -21,11 +21,24 @@ def test_nothing_asked_for_is_no_gate() -> None:
 
 
 def test_every_variable_asks_for_a_gate() -> None:
-    good = {"ENVIRONMENT_POLICY": "caas", "WORKERS": "http://a"}
+    good = {"ENVIRONMENT_POLICY": "caas", "WORKERS": "http://a", "ADMISSION_POLICY": "submission"}
     for variable in VARIABLES[1:]:
         value = good.get(variable.removeprefix("CORESCHED_"), "1")
         with pytest.raises(InputError, match=f"SAMPLE_CONCURRENCY must be set with {variable}:"):
             gate_options({variable: value})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"CORESCHED_HISTORY": "h.jsonl"},
+        {"CORESCHED_HISTORY": "h.jsonl", "CORESCHED_ADMISSION_POLICY": "submission"},
+        {"CORESCHED_ADMISSION_POLICY": "longest-expected-first"},
+    ],
+)
+def test_a_history_and_the_policy_that_reads_it_go_together(given: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="CORESCHED_HISTORY, a file of .* go together; set both, or neither"):
+        gate_options({"CORESCHED_SAMPLE_CONCURRENCY": "2", **given})
 
 
 def test_each_variable_is_an_option() -> None:
@@ -39,6 +52,8 @@ def test_each_variable_is_an_option() -> None:
         "CORESCHED_WORKERS": "http://a:1, http://b:1",
         "CORESCHED_LOAD_BOUND": "1.5",
         "CORESCHED_RECORD": "runs/monday",
+        "CORESCHED_ADMISSION_POLICY": "longest-expected-first",
+        "CORESCHED_HISTORY": "history.jsonl",
     }
     assert gate_options(embedded) == {
         "sample_concurrency": 50,
@@ -50,6 +65,8 @@ def test_each_variable_is_an_option() -> None:
         "workers": ["http://a:1", "http://b:1"],
         "load_bound": 1.5,
         "record": "runs/monday",
+        "admission_policy": "longest-expected-first",
+        "history": "history.jsonl",
     }
     names = ("service", "batch", "ca", "certificate", "key")
     served = {f"CORESCHED_{name.upper()}": f"its {name}" for name in names}
