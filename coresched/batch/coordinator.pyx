@@ -2,8 +2,8 @@
 
 Samples are admitted in the order of a policy while fewer than ``C_S`` are admitted and unfinished; fewer than
 ``C_R`` of them become resident, first come, first served; environment jobs run while fewer than ``C_E`` do, in the
-order of another policy. A sample asks for slots in this order only, so no two can wait for each other. A pure state machine:
-time is an argument, nothing waits and nothing is executed here.
+order of another policy. A sample asks for slots in this order only, so no two can wait for each other. A pure
+state machine: time is an argument, nothing waits and nothing is executed here.
 """
 
 cimport cython
@@ -25,8 +25,9 @@ cdef class Coordinator(BatchSteps):
     submit; n, the sample's completed turns; tau, their durations; B = ``band_s``, D_I = ``bucket_s``; e, the
     entry sequence. ``admission_policy`` orders the samples that wait for admission: "submission", in the order in
     which they were submitted, or "longest-expected-first", by the lengths that `submit` was told, those without one
-    like the median of the others, equal ones in submission order. ``resident_concurrency`` is C_R, at least 1, or None for no cap: samples that hold a resident
-    slot at a time, first come, first served; one is asked for between stages and kept over them.
+    like the median of the others, equal ones in submission order. ``resident_concurrency`` is C_R, at least 1, or
+    None for no cap: samples that hold a resident slot at a time, first come, first served; one is asked for between
+    stages and kept over them.
 
     ``now`` is in seconds on any monotonic clock. Every step raises ValueError for a ``now`` that is not finite
     or lies before the last one, LookupError for an unknown sample and TransitionError for a step the sample's

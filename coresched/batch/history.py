@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, Literal, cast, get_args
+from urllib.parse import unquote
 
 import msgspec
 
@@ -45,7 +46,7 @@ def task_of(sample: str) -> str:
     ('django-11099', '17', '17')
     """
     if _OF_INSPECT.search(sample):
-        return _OF_INSPECT.sub("", sample).partition("/")[2]
+        return unquote(_OF_INSPECT.sub("", sample).partition("/")[2])
     return _ATTEMPT.sub("", sample, count=1) or sample
 
 

@@ -60,9 +60,9 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="what is set today: sample-concurrency, admission-policy, state-ratio, routing, load-bound, worker-policy, "
-        "label-capacity, environment-policy, band-s, bucket-s (default: one limit for samples and "
-        "environments, the engine's pools, fcfs, a cache-aware router); repeat for each",
+        help="what is set today: sample-concurrency, admission-policy, state-ratio, routing, load-bound, "
+        "worker-policy, label-capacity, environment-policy, band-s, bucket-s (default: one limit for samples "
+        "and environments, the engine's pools, fcfs, a cache-aware router); repeat for each",
     )
     parser.add_argument(
         "--absent-environment-s",

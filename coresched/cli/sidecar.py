@@ -128,6 +128,12 @@ def _add_schedule(parser: CommandParser) -> None:
     )
     add_caas_options(schedule)
     schedule.add_argument(
+        "--history",
+        metavar="FILE",
+        help="a file of `coresched trace history`: admit the longest expected trajectories first (default: "
+        "in order of arrival)",
+    )
+    schedule.add_argument(
         "--hold",
         choices=["reply", "call"],
         default="reply",
@@ -311,6 +317,7 @@ def _batch(args: argparse.Namespace) -> "BatchOptions":
         service=args.service,
         name=args.batch,
         credentials=dict(connection_of(args)),
+        history=args.history,
     )
     with flags_named("--service"):
         try:

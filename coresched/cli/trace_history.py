@@ -49,8 +49,8 @@ def fill(parser: CommandParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the history. Returns 1 if a record was skipped."""
     from coresched.batch.history import UNITS, write_history
+    from coresched.lab.task_lengths import lengths_by_task
     from coresched.trajectory.importers.run import ImportReport
-    from coresched.trajectory.lengths import lengths_by_task
 
     require_writable(args.output, "--output", [Path(name) for name in args.traces])
     report = ImportReport()

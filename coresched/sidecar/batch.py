@@ -27,6 +27,8 @@ class BatchOptions:
     """Of `coresched.connect`: token, ca, certificate, key."""
     record: str | None = None
     """The folder of its recording."""
+    history: str | None = None
+    """The file by which the longest expected are admitted first; without it, in submission order."""
 
 
 def make_batch(options: BatchOptions) -> Batch:
@@ -39,6 +41,8 @@ def make_batch(options: BatchOptions) -> Batch:
         "bucket_s": options.bucket_s,
         "record": options.record,
     }
+    if options.history is not None:
+        schedule |= {"admission_policy": "longest-expected-first", "history": options.history}
     if options.service is None:
         return OwnBatch(**schedule)
     assert options.name is not None

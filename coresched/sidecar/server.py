@@ -69,6 +69,7 @@ class Settings:
             "service": self.batch.service,
             "batch": self.batch.name,
             "record": self.batch.record,
+            "history": self.batch.history,
             **{name: getattr(self.terms, name) for name in self.terms.__slots__},
         }
 

@@ -87,8 +87,8 @@ def advise(
 
     ``as_it_is`` has NAME=VALUE for what differs today from the usual defaults: one limit for samples and
     environments, the engine's own pools, FCFS, cache-aware routing. With ``history``, the name of a history
-    file, admission by it is tried too, as if it were right about ``trajectories`` but for ``expectation_noise``
-    (see `RunSettings`). ``ran(runs so far)`` is called after each
+    file, admission by it is tried too, as if it were right about ``trajectories`` but for
+    ``expectation_noise`` (see `RunSettings`). ``ran(runs so far)`` is called after each
     simulated run. Raises InputError for a workload that does not fit, or a NAME=VALUE that is none.
     """
     choices = Choices(workers=workers, environment_concurrency=environment_concurrency)

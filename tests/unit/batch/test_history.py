@@ -22,6 +22,7 @@ LONGEST_FIRST = "longest-expected-first"
         ("task-1~2", "task-1"),
         ("17_epoch_2", "17"),
         ("gaia/17/epoch-1/attempt-2/Vx8", "17"),
+        ("gaia/a%20b/c/epoch-1/attempt-2/Vx8", "a b/c"),
         ("#2", "#2"),
         ("mail@example", "mail@example"),
     ],
@@ -138,11 +139,11 @@ def test_what_was_admitted_and_put_back_goes_first() -> None:
 )
 def test_an_expectation_that_is_none_changes_nothing(expected: object, error: type[Exception]) -> None:
     batch = Coordinator(1, admission_policy=LONGEST_FIRST)
-    with pytest.raises(error, match="^expected must be"):
+    with pytest.raises(error, match=r"^expected must be"):
         batch.submit("a", 0.0, expected)  # type: ignore[arg-type]
     assert len(batch) == batch.waiting == 0
 
 
 def test_another_policy_is_refused() -> None:
-    with pytest.raises(ValueError, match='must be "submission" or "longest-expected-first", got \'lpt\''):
+    with pytest.raises(ValueError, match=r'must be "submission" or "longest-expected-first", got \'lpt\''):
         Coordinator(1, admission_policy="lpt")  # type: ignore[arg-type]

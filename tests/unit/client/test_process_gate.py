@@ -37,7 +37,7 @@ def test_every_variable_asks_for_a_gate() -> None:
     ],
 )
 def test_a_history_and_the_policy_that_reads_it_go_together(given: dict[str, str]) -> None:
-    with pytest.raises(InputError, match="CORESCHED_HISTORY, a file of .* go together; set both, or neither"):
+    with pytest.raises(InputError, match=r"HISTORY, a file of .* go together; set both, or neither"):
         gate_options({"CORESCHED_SAMPLE_CONCURRENCY": "2", **given})
 
 

@@ -4,12 +4,15 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import comb, inf
+from pathlib import Path
+from shlex import split
 
 import msgspec
 import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
+from coresched.batch.history import write_history
 from coresched.capacity.profile import profile_of
 from coresched.cli.main import build_parser
 from coresched.client.embedded import Batch
@@ -135,7 +138,7 @@ def test_alternatives_change_their_part_and_nothing_else(part: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("sample-concurrency", "must be NAME=VALUE with a NAME of sample-concurrency, state-ratio"),
+        ("sample-concurrency", "must be NAME=VALUE with a NAME of sample-concurrency, admission-policy"),
         ("workers=3", "must be NAME=VALUE"),
         ("sample-concurrency=many", "'many' is no int"),
         ("sample-concurrency=0", "sample_concurrency is 0; it must be from 1"),
@@ -146,6 +149,26 @@ def test_alternatives_change_their_part_and_nothing_else(part: str) -> None:
 def test_what_is_set_today_is_checked(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         given(settings(), [text])
+
+
+def test_only_with_a_history_the_longest_expected_may_go_first() -> None:
+    capacity = Capacity.of(profile_of(workload(20)), MODEL)
+    without = list(alternatives(settings(), "admission", capacity, 20))
+    tried = list(alternatives(settings(), "admission", capacity, 20, by_history=True))
+    assert {one.admission_policy for one in without} == {"submission"}
+    assert tried == [*without, *(replace(one, admission_policy="longest-expected-first") for one in without)]
+
+
+def test_an_order_by_history_comes_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "a history.jsonl"
+    write_history(path, {"a": 1.0}, "seconds", "history")
+    chosen = settings(admission_policy="longest-expected-first")
+    harness, environment = recipe(chosen, ["admission"], str(path))
+    batch = eval(harness.text, {"coresched": __import__("coresched")})
+    assert isinstance(batch, Batch)
+    options = gate_options(dict(pair.split("=") for pair in split(environment.text)))
+    assert options is not None
+    assert (options["admission_policy"], options["history"]) == ("longest-expected-first", str(path))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

@@ -54,6 +54,7 @@ def test_every_router_is_made_and_every_policy_explained() -> None:
     assert (*COMPILED_ROUTERS, *PLAIN_ROUTERS) == ROUTERS
     assert tuple(PLAIN_ROUTERS) == get_args(PlainRouting)
     for kind, names in (
+        ("admission", ADMISSION_POLICIES),
         ("routing", ROUTERS),
         ("worker", WORKER_POLICIES),
         ("environment", ENVIRONMENT_POLICIES),

@@ -1,13 +1,17 @@
 """The simulator on cases small enough to compute by hand, and on equalities that policies must obey."""
 
-from math import ceil
+from dataclasses import replace
+from math import ceil, log
+from statistics import mean, stdev
 
 import msgspec
 import pytest
 from simulated import free_scheduling, outcome_of, settings, small_model, trajectory
 
 from coresched.errors import InputError
+from coresched.lab.simulator.expectations import expected_lengths, lengths_alone_s
 from coresched.lab.simulator.run import simulate
+from coresched.lab.simulator.workload import build_workload
 from coresched.trajectory.generator import generate
 
 MODEL = small_model()
@@ -271,3 +275,35 @@ def test_progress_is_reported_and_never_goes_back() -> None:
     assert seen
     assert seen == sorted(seen)
     assert seen[-1] < 400
+
+
+def test_a_long_sample_that_is_expected_begins_first() -> None:
+    batch = [trajectory(f"short-{number}", [(5, 1.0, 0), (5, None, 0)]) for number in range(4)]
+    batch.append(trajectory("long", [(5, 1.0, 0)] * 12 + [(5, None, 0)]))
+    run = settings(sample_concurrency=2)
+    by_submission = outcome_of(batch, run, small_model())
+    longest_first = outcome_of(batch, replace(run, admission_policy="longest-expected-first"), small_model())
+    assert longest_first.completed_s[-1] < by_submission.completed_s[-1]
+
+
+def test_what_is_expected_is_the_length_but_for_the_noise() -> None:
+    batch = [trajectory(f"t{number}", [(5 + number, None, 0)]) for number in range(400)]
+    model = small_model()
+    workload = build_workload(batch, page_tokens=1)
+    run = settings(admission_policy="longest-expected-first", seed=3)
+    lengths = expected_lengths(workload, run, model.times)
+    assert lengths == lengths_alone_s(workload, model.times) == sorted(lengths)
+    noisy = replace(run, expectation_noise=0.6)
+    guesses = expected_lengths(workload, noisy, model.times)
+    assert guesses == expected_lengths(workload, noisy, model.times)
+    assert guesses != expected_lengths(workload, replace(noisy, seed=4), model.times)
+    errors = [log(guess / length) for guess, length in zip(guesses, lengths, strict=True)]
+    assert abs(mean(errors)) < 0.1
+    assert 0.5 < stdev(errors) < 0.7
+    assert set(expected_lengths(workload, settings(), model.times)) == {None}
+
+
+@pytest.mark.parametrize("noise", [-0.1, float("nan"), 11.0])
+def test_a_noise_out_of_range_is_refused(noise: float) -> None:
+    with pytest.raises(InputError, match=r"expectation_noise is .* it must be from 0 to 10"):
+        settings(expectation_noise=noise)

@@ -127,6 +127,15 @@ def test_resident_slots_are_shown_where_there_are_any(plain: bool) -> None:
     assert "resident" not in "".join(drawn(Snapshot((batch(),), workers()), 140))
 
 
+def test_an_order_of_admission_that_is_not_the_usual_is_shown() -> None:
+    options = pb.BatchOptions(
+        sample_concurrency=64, admission_policy=pb.ADMISSION_POLICY_LONGEST_EXPECTED_FIRST
+    )
+    shown = " ".join("".join(drawn(Snapshot((batch(options=options),), workers()), 140)).split())
+    assert "sample slots 64/64 longest expected first environments" in shown
+    assert "longest expected first" not in "".join(drawn(Snapshot((batch(),), workers()), 140))
+
+
 def test_the_bars_are_as_long_as_their_share() -> None:
     (bar,) = [line for line in drawn(Snapshot((batch(),), workers()), 100) if line.startswith("█" * 9)]
     assert bar == "█" * 24 + "x" * 3 + "▓" + "▒" * 3 + "▚" * 8 + "░" * 3 + "·" * 20 + " " * 38

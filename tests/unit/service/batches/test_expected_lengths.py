@@ -1,6 +1,6 @@
 """A service's batch that admits the longest expected first."""
 
-from batching import Bench, new_id, settled
+from batching import Bench, blocked, new_id, settled
 from grpc import StatusCode
 
 from coresched.v1 import batches_pb2 as pb
@@ -30,6 +30,7 @@ async def test_claims_are_admitted_by_what_is_expected() -> None:
     bench.submit_expected(session, first=9.0, short=1.0, long=5.0)
     await bench.admit(session, "first")
     short, long = bench.wait(session, "short"), bench.wait(session, "long")
+    await blocked(short, long)
     bench.finish(session, "first")
     assert (await settled(long)).sample == "long"
     assert not short.done()
