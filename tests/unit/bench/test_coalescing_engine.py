@@ -66,7 +66,8 @@ def run(held: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcome, tiny_engin
 
 def test_every_turn_is_served_and_time_is_that_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome, engine = run(1, monkeypatch)
-    assert engine.busy_s == pytest.approx(engine.steps * STEP_S)
+    steps = [*engine.decode_step_s, *engine.prompt_step_s]
+    assert engine.busy_s == pytest.approx(len(steps) * STEP_S)
     assert engine.busy_s <= outcome.completed_s[-1] * (1 + 1e-9)
     assert engine.prefilled_tokens == outcome.new_prefill_tokens
 
@@ -75,5 +76,5 @@ def test_holding_makes_fewer_steps_with_prompts_and_first_tokens_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (now, alone), (later, together) = run(1, monkeypatch), run(8, monkeypatch)
-    assert together.steps_with_prompts < alone.steps_with_prompts / 2
+    assert len(together.prompt_step_s) < len(alone.prompt_step_s) / 2
     assert later.ttft_s > now.ttft_s
