@@ -99,7 +99,8 @@ def step_table(rows: Rows) -> Table:
 
 
 def batch_table(rows: Rows) -> Table:
-    table = _table("vLLM, a batch", "makespan", "change", "first token", "steps", "with prompts")
+    heads = ("makespan", "change", "first token", "decodes", "each", "mixed", "each")
+    table = _table("vLLM, a batch", *heads)
     plain = {row["seed"]: row for row in rows if row["held"] == 1}
     for held in sorted({row["held"] for row in rows}):
         mine = [row for row in rows if row["held"] == held]
@@ -109,10 +110,16 @@ def batch_table(rows: Rows) -> Table:
             f"{median(row['makespan_s'] for row in mine):.2f} s",
             "" if held == 1 else f"{median(changes) * 100:+.1f} %",
             f"{median(row['ttft_s'] for row in mine):.2f} s",
-            f"{median(row['steps'] for row in mine):.0f}",
-            f"{median(row['steps_with_prompts'] for row in mine):.0f}",
+            *_steps([row["decode_step_s"] for row in mine]),
+            *_steps([row["prompt_step_s"] for row in mine]),
         )
     return table
+
+
+def _steps(durations_s: Sequence[Sequence[float]]) -> tuple[str, str]:
+    """How many in a batch, and what one takes."""
+    every = [seconds for batch in durations_s for seconds in batch]
+    return f"{len(every) / len(durations_s):.0f}", f"{median(every) * 1e3:.1f} ms" if every else ""
 
 
 def _chosen(rows: Rows, fixed_s: float, variant: str) -> Rows:

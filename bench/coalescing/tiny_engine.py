@@ -45,7 +45,9 @@ class RealEngine:
         self._ended: deque[Ended] = deque()
         self.busy_s = 0.0
         self.prefilled_tokens = 0
-        self.steps = self.steps_with_prompts = 0
+        self.decode_step_s: list[float] = []
+        """Of each step without prompts; below, of each with some."""
+        self.prompt_step_s: list[float] = []
 
     @property
     def next_event_s(self) -> float:
@@ -88,8 +90,7 @@ class RealEngine:
         taken = cpu_s() - began
         self._now += taken
         self.busy_s += taken
-        self.steps += 1
-        self.steps_with_prompts += bool(arrived)
+        (self.prompt_step_s if arrived else self.decode_step_s).append(taken)
         self._first_token_s.update(dict.fromkeys(arrived, self._now))
         for each in finished:
             self._running.remove(each.request_id)

@@ -115,8 +115,8 @@ def _batch(model: Any, setup: SetUp, held: int, seed: int) -> dict[str, Any]:
         "seed": seed,
         "makespan_s": metrics.makespan_s,
         "ttft_s": metrics.ttft_s,
-        "steps": engine.steps,
-        "steps_with_prompts": engine.steps_with_prompts,
+        "decode_step_s": engine.decode_step_s,
+        "prompt_step_s": engine.prompt_step_s,
     }
 
 

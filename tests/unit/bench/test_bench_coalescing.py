@@ -53,7 +53,7 @@ def step(decoding: int, turns: int, *samples_s: float) -> dict[str, Any]:
 
 def batch(held: int, seed: int, makespan_s: float) -> dict[str, Any]:
     row = {"kind": "batch", "held": held, "seed": seed, "makespan_s": makespan_s, "ttft_s": 0.25}
-    return {"row": {**row, "steps": 30, "steps_with_prompts": 10}}
+    return {"row": {**row, "decode_step_s": [0.01] * 20, "prompt_step_s": [0.01, 0.02, 0.03]}}
 
 
 VLLM = (
@@ -80,7 +80,7 @@ def test_engines_have_their_tables(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "0 decoding 1 12.0 ms 12.00 ms" in lines
     assert "32 decoding 0 10.0 ms" in lines
     assert "32 decoding 8 18.0 ms 1.00 ms" in lines
-    assert "8 held 3.00 s +50.0 % 0.25 s 30 10" in lines
+    assert "8 held 3.00 s +50.0 % 0.25 s 20 10.0 ms 3 20.0 ms" in lines
     assert all(len(line) <= 80 for line in lines)
 
 
