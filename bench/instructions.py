@@ -1,7 +1,7 @@
 """Machine instructions an operation, counted by callgrind: the same on a busy machine as on a quiet one.
 
 `python -m bench.instructions` is what runs under it. The subjects of each case do a number of operations and
-then twice as many, each inside the C function that callgrind collects in: the difference is theirs alone.
+then twice as many, each inside a C function that lets callgrind collect: the difference is theirs alone.
 """
 
 import ctypes
@@ -20,7 +20,6 @@ from bench.results import OURS_COUNTED, PEER_COUNTED
 from bench.timing import Subject
 from coresched.errors import InputError
 
-COUNTED_FUNCTION = "coresched_counted"
 _OURS = "coresched"
 _ROOT = Path(__file__).parents[1]
 
@@ -48,8 +47,7 @@ def instructions_an_operation() -> Counts:
                 "valgrind",
                 "--tool=callgrind",
                 f"--callgrind-out-file={out}",
-                f"--toggle-collect={COUNTED_FUNCTION}",
-                f"--dump-after={COUNTED_FUNCTION}",
+                "--collect-atstart=no",
                 sys.executable,
                 "-m",
                 "bench.instructions",
@@ -95,14 +93,15 @@ def _count(cases: Iterable[Case]) -> None:
     loaded = library()
     assert loaded is not None
     callback = ctypes.PYFUNCTYPE(None)
-    loaded.coresched_counted.argtypes = (callback,)
-    loaded.coresched_counted.restype = None
+    loaded.floor_counted.argtypes = (callback,)
+    loaded.floor_counted.restype = ctypes.c_int
 
     def counted(action: Callable[[], object]) -> None:
         def run() -> None:
             action()
 
-        loaded.coresched_counted(callback(run))
+        if not loaded.floor_counted(callback(run)):
+            raise RuntimeError("valgrind/callgrind.h was not found; install valgrind with its headers")
 
     for case in cases:
         for name, subject in ((_OURS, case.ours), *case.peers.items()):

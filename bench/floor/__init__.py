@@ -5,6 +5,7 @@ is left out, and the report says so.
 """
 
 import ctypes
+import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -75,7 +76,8 @@ def library() -> "ctypes.PyDLL | None":
     with TemporaryDirectory() as folder:
         path = Path(folder, "floor.so")
         command = [found, *OPTIONS, f"-I{HEADERS}", str(SOURCE), "-o", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        paths = {"PATH": os.defpath, **os.environ}  # where compilers look for their assembler
+        done = subprocess.run(command, env=paths, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{SOURCE.name} must compile with {found}, and does not: {done.stderr[-400:]}")
         loaded = ctypes.PyDLL(str(path))

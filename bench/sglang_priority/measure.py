@@ -13,7 +13,7 @@ from typing import IO
 from bench.timing import Effort, interleaved
 
 RESIDENT = 100
-FULL_SIZES, QUICK_SIZES = (100, 300, 1000, 2000), (100, 1000)
+FULL_SIZES, QUICK_SIZES = (100, 1_000, 10_000), (100, 1_000)
 FULL, QUICK = Effort(repeats=7, repeat_s=0.02), Effort(repeats=3, repeat_s=0.005)
 
 

@@ -2,11 +2,12 @@
 
 from html import escape
 
-from bench.results import heading
+from bench.results import heading, time_text
 from bench.sglang_priority import names
 from bench.sglang_priority.results import Report, engine_text
+from coresched.lab.report.loglog import loglog_chart
 from coresched.lab.report.style import STYLE
-from coresched.lab.report.svg import Line, line_chart
+from coresched.lab.report.svg import Line
 
 _MATCHING = {
     names.FCFS: "first",
@@ -14,7 +15,9 @@ _MATCHING = {
     names.LPM_NO_LIMIT: "b1",
     names.DFS_WEIGHT: "b2",
     names.OURS_ALL_NEW: "b4",
-    names.OURS_SOME_NEW: "last",
+    names.OURS_SOME_NEW[names.FEW_NEW]: "last",
+    names.OURS_SOME_NEW[1]: "b3",
+    names.OURS_SOME_NEW[100]: "w5",
 }
 _SORTING = {
     names.ROUTING_KEY: "first",
@@ -33,30 +36,19 @@ def growth_page(report: Report) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n"
         f"<body><main><h1>{escape(title)}</h1><p>{'<br>'.join(map(escape, lead))}</p>"
-        f"<h2>Passes that match prefixes</h2>{_chart(report, _MATCHING, 1e3, 'ms a pass')}"
-        f"<h2>Passes that only sort</h2>{_chart(report, _SORTING, 1e6, 'µs a pass')}"
+        f"<h2>Passes that match prefixes</h2>{_chart(report, _MATCHING)}"
+        f"<h2>Passes that only sort</h2>{_chart(report, _SORTING)}"
         "</main></body></html>\n"
     )
 
 
-def _chart(report: Report, styles: dict[str, str], units_per_s: float, y_label: str) -> str:
+def _chart(report: Report, styles: dict[str, str]) -> str:
     lines = [
         Line(
             policy,
-            [
-                (float(row.waiting), row.one_pass.median * units_per_s)
-                for row in report.rows
-                if row.policy == policy
-            ],
+            [(float(row.waiting), row.one_pass.median) for row in report.rows if row.policy == policy],
             style,
         )
         for policy, style in styles.items()
     ]
-    points = [point for line in lines for point in line.points]
-    return line_chart(
-        lines,
-        x_label="waiting requests",
-        y_label=y_label,
-        x_max=max(x for x, _ in points),
-        y_max=max(y for _, y in points),
-    )
+    return loglog_chart(lines, x_label="waiting requests", y_label="CPU time of a pass", y_text=time_text)

@@ -11,6 +11,7 @@ from bench.sglang_priority.tree import SYSTEM_PROMPT, random_tokens
 
 SHORTEST, LONGEST = 10_000, 100_000  # tokens of a context
 NEW_TOKENS = 1_500  # of a turn's prompt, over its trajectory's context
+DISTINCT = 2_000  # prompts: further requests have those of earlier ones, as 10,000 would take 5 GB
 
 
 class Workload:
@@ -25,11 +26,13 @@ class Workload:
 
         self.contexts = [context() for _ in range(resident)]
         self.labels = [f"trajectory-{number}" for number in range(resident)]
+        prompts = [
+            (self.contexts[number] if number < resident else context()) + random_tokens(rng, NEW_TOKENS)
+            for number in range(min(waiting, DISTINCT))
+        ]
+        others = prompts[resident:]
         self._requests = [
-            _request(
-                number,
-                (self.contexts[number] if number < resident else context()) + random_tokens(rng, NEW_TOKENS),
-            )
+            _request(number, prompts[number] if number < DISTINCT else others[number % len(others)])
             for number in range(waiting)
         ]
 

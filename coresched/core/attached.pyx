@@ -54,6 +54,7 @@ cdef class AttachedOrder:
     cdef str _attribute
     cdef str _rank
     cdef bint _highest_rank_first
+    cdef bint _each_stands_once              # in the list of this pass
     cdef list _left                          # what is attached to the requests, as the last pass left them
     cdef unsigned long long _label_version   # of the label set in that pass
 
@@ -92,16 +93,17 @@ cdef class AttachedOrder:
         before = requests[:]
         waiting = self._waiting_of(before, enter)
         unasked = self.policy.unasked(waiting)
-        is_collected = not unasked and self._rank is None  # and no Python code runs from then on
+        is_collected = self._rank is None  # for then no Python code runs between
         if unasked:
             self._ask(before, waiting, unasked, prefix_hit)
+            is_collected = is_collected and self.policy.learn()
         if self._rank is not None:
             self._read_ranks(before, engine_ranks)
             ranks = engine_ranks.data()
         check_same(requests, before)  # from here on no Python code runs
         is_changed = self.policy.arrange_items(waiting, requests, before, ranks, is_collected)
         self.changed += is_changed
-        self._left = waiting if each_stands_once(waiting) else []  # else `is_attached` could not tell
+        self._left = waiting if self._each_stands_once else []  # else `is_attached` could not tell
         self._label_version = self.policy.version
         return is_changed
 
@@ -124,6 +126,8 @@ cdef class AttachedOrder:
         cdef list left = self._left, waiting = []
         cdef Py_ssize_t place = 0
         cdef object attached
+        cdef int number = self.passes & 0x7FFFFFFF  # marks what was met in this pass
+        self._each_stands_once = True
         for request in requests:
             # As long as requests have only left the list since the last pass, they need not be read.
             while place < len(left) and not is_attached(
@@ -131,7 +135,9 @@ cdef class AttachedOrder:
             ):
                 place += 1
             if place < len(left):
-                waiting.append(left[place])
+                attached = left[place]
+                (<Waiting>attached).index = number
+                waiting.append(attached)
                 place += 1
                 continue
             attached = getattr(request, self._attribute, None)
@@ -149,6 +155,9 @@ cdef class AttachedOrder:
                     f"{self._attribute} of a request must be the Waiting that enter made of it, "
                     f"got {shown(attached)}"
                 )
+            if (<Waiting>attached).index == number:
+                self._each_stands_once = False
+            (<Waiting>attached).index = number
             waiting.append(attached)
         return waiting
 
@@ -184,16 +193,6 @@ cdef bint is_attached(PyObject* waiting, PyObject* request) noexcept:
         and (<PyWeakReference*>reference).wr_object == request
         and Py_REFCNT(waiting) > 1
     )
-
-
-cdef bint each_stands_once(list waiting) noexcept:
-    cdef Py_ssize_t place
-    for place in range(PyList_GET_SIZE(waiting)):
-        (<Waiting>item_of(<PyObject*>waiting, place)).index = <int>place
-    for place in range(PyList_GET_SIZE(waiting)):
-        if (<Waiting>item_of(<PyObject*>waiting, place)).index != <int>place:
-            return False
-    return True
 
 
 cdef str check_name(object value, str argument):

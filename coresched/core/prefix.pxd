@@ -41,10 +41,15 @@ cdef class LabelTiers:
     cdef unsigned long long version    # changes when a label enters or leaves; never equal for two policies
     cdef vector[RoutingPrefixKey] _keys  # scratch, kept to spare the allocation, as are the others
     cdef vector[RoutingPrefixKey] _kept, _dropped
+    cdef vector[size_t] _unasked_places  # of the last `unasked`
+    cdef unsigned long long _collected, _unasked_collected  # collections so far, and then
+    cdef unsigned long long _unasked_version
 
     # An `order` is unasked, then the caller sets tokens_hit >= 0 of each request returned, then arrange.
     # All check that `waiting` holds only Waiting, and change nothing if not.
     cdef list unasked(self, list waiting)            # requests in tier 0 still to ask, in list order
+    # After that, whether the keys are as if collected anew: not if somebody else ordered, or labels moved.
+    cdef bint learn(self) noexcept
     cdef bint arrange(self, list waiting) except -1  # sorts the list in place; whether that changed it
     # The same for `items` too, which the caller holds at the same places, and in `before` as they are now.
     # Ascending engine_ranks, one an item, come before the tiers; NULL for none. Runs no Python code. Keys that

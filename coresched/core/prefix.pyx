@@ -67,12 +67,25 @@ cdef class LabelTiers:
 
     cdef list unasked(self, list waiting):
         cdef list asked = []
-        if not self._collect(waiting):
-            return asked  # and the keys are collected
-        for request in waiting:
-            if (<Waiting>request).tokens_hit < 0 and (<Waiting>request)._member:
-                asked.append(request)
+        cdef Py_ssize_t place
+        cdef Waiting request
+        self._unasked_places.clear()
+        if self._collect(waiting):
+            for place in range(len(waiting)):
+                request = <Waiting>waiting[place]
+                if request.tokens_hit < 0 and request._member:
+                    asked.append(request)
+                    self._unasked_places.push_back(place)
+        self._unasked_collected, self._unasked_version = self._collected, self.version
         return asked
+
+    cdef bint learn(self) noexcept:
+        cdef size_t place
+        if self._unasked_collected != self._collected or self._unasked_version != self.version:
+            return False
+        for place in self._unasked_places:
+            self._keys[place].rank = self._rank(<Waiting>self._keys[place].item)
+        return True
 
     cdef bint arrange(self, list waiting) except -1:
         self._collect_asked(waiting)
@@ -110,6 +123,7 @@ cdef class LabelTiers:
         cdef Py_ssize_t place, unasked = 0
         cdef PyObject* item
         cdef RoutingPrefixKey* key
+        self._collected += 1
         self._keys.resize(len(waiting))
         key = self._keys.data()
         for place in range(len(waiting)):

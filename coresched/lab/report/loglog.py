@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from html import escape
 from math import ceil, floor, log10
 
-from coresched.lab.report.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Line
+from coresched.lab.report.svg import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, Line
+
+LEFT = 88  # for decades with their unit, beside the axis' name
 
 
 def loglog_chart(
@@ -42,7 +44,7 @@ def loglog_chart(
     for power in range(x_low, x_high + 1):
         parts.append(
             f'<text class="tick" x="{x(10.0**power):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
-            f"{10**power:,}</text>"
+            f"{_decade(power)}</text>"
         )
     parts.append(
         f'<text class="axis" x="{LEFT + plot_width / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">'
@@ -63,6 +65,10 @@ def loglog_chart(
     parts.append("</svg>")
     legend = "".join(f'<span><i class="key {line.style}"></i>{escape(line.label)}</span>' for line in lines)
     return f'{"".join(parts)}<div class="legend">{legend}</div>'
+
+
+def _decade(power: int) -> str:
+    return f"{10**power:,}" if power >= 0 else f"{10.0**power:g}"
 
 
 def decades(values: Sequence[float]) -> tuple[int, int]:

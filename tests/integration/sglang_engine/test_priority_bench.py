@@ -26,6 +26,7 @@ def test_every_policy_is_timed_at_every_length(sglang_python: Path, tmp_path: Pa
     assert report["engine"]["tree"] == "RustUnifiedTreeCore"
     assert report["engine"]["resident_tokens"] > 100 * 10_000
     policies = {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
+    policies |= set(names.OURS_SOME_NEW.values())
     for waiting in (100, 1000):
         rows = [row for row in report["rows"] if row["waiting"] == waiting]
         assert {row["policy"] for row in rows} == policies

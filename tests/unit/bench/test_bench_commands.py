@@ -50,15 +50,18 @@ def test_rows(command: str) -> None:
 def test_overhead_has_every_case_beside_the_twin() -> None:
     rows = rows_of("overhead")
     assert [(row["case"], row["n"]) for row in rows if row["peer"] == "python-twin"] == [
-        *(("lbch route+release", workers) for workers in (2, 8, 64)),
-        *(("lbch home", workers) for workers in (2, 8, 64)),
-        *(("lbch join+leave", workers) for workers in (8, 64)),
-        *(("rp order steady", waiting) for waiting in (32, 200, 1000)),
-        *(("rp order label moved", waiting) for waiting in (32, 200, 1000)),
+        *(
+            (f"lbch {name}", workers)
+            for name in ("route+release", "home", "join+leave")
+            for workers in (1, 8, 80)
+        ),
+        *((f"rp order {name}", waiting) for name in ("steady", "label moved") for waiting in (10, 10_000)),
         ("rp admitted touch", 100),
         ("rp admitted enter", 100),
-        *(("caas push+pop", waiting) for waiting in (100, 10_000)),
-        *(("caas discard+push", waiting) for waiting in (100, 10_000)),
+        *((f"rp pass, {new} new", 1_000) for new in (0, 1, 10, 100)),
+        *((f"residency {name}", waiting) for name in ("steady", "label moved") for waiting in (10, 10_000)),
+        ("gaps turn", 100),
+        *((f"caas {name}", jobs) for name in ("push+pop", "discard+push") for jobs in (1_000, 10_000)),
     ]
     keys = {"case", "n", "ours_s", "ours_spread_s", "peer", "peer_s", "peer_spread_s", "ratio", "repeats"}
     assert all(row.keys() == keys for row in rows)

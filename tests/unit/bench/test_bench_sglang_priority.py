@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from math import isclose
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +37,9 @@ SECONDS = {
     "plain Python, 1 left": 400e-6,
     "routing-prefix, none new": 3e-6,
     "routing-prefix, 1 left": 20e-6,
-    "routing-prefix, 8 new": 4e-3,
+    "routing-prefix, 1 new": 1e-3,
+    "routing-prefix, 10 new": 4e-3,
+    "routing-prefix, 100 new": 30e-3,
     "routing-prefix, all new": 40e-3,
 }
 
@@ -87,7 +90,7 @@ def test_the_table_shows_each_policy_a_pass_and_a_request(program: Callable[...,
     assert ["1,000", "fcfs", "1.00", "ms", "75%", "1,000"] in shown
     assert ["plain", "Python,", "none", "new", "300", "µs", "75%", "300", "100x"] in shown
     assert ["plain", "Python,", "1", "left", "400", "µs", "75%", "400", "20.0x"] in shown
-    assert ["dfs-weight", "200", "ms", "75%", "200,000", "50.0x"] in shown
+    assert ["dfs-weight", "200", "ms", "75%", "200,000", "50.0x", "66,667x"] in shown
     assert ["routing-prefix,", "none", "new", "3.00", "µs", "75%", "3.00"] in shown
 
 
@@ -101,7 +104,12 @@ def test_json_has_the_engine_and_a_row_for_each(program: Callable[..., str]) -> 
         "pass_s": 1e-3,
         "pass_spread_s": [0.75e-3, 1.5e-3],
         "waiting_request_s": 1e-5,
+        "ratio": None,
+        "none_new_ratio": None,
     }
+    lpm = next(row for row in report["rows"] if row["policy"] == "lpm, no limit")
+    assert isclose(lpm["ratio"], 75)
+    assert isclose(lpm["none_new_ratio"], 100_000)
     assert len(report["rows"]) == 2 * len(SECONDS)
 
 
