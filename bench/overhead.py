@@ -25,8 +25,8 @@ NOTES = (
     "python-twin: the readable specification of the core, not written for speed.",
     "floor: the least that the decision takes, compiled and without Python.",
     "Second table: n^e fitted over the sizes, and the factor for ten times the size.",
-    "Last table: at about 10,000 elements (of LBCH: points on the ring), what the twin",
-    "and the fastest Python take over ours, and ours over the floor.",
+    "Last table: at about 10,000 elements (of LBCH: points on the ring), what the",
+    "twin and the fastest Python take over ours, and ours over the floor.",
 )
 NO_COMPILER = "Left out: the floor, for want of a C++ compiler (c++, g++ or clang++)."
 COUNTED = "instr.: machine instructions an operation, by callgrind, at one size a case."

@@ -177,7 +177,7 @@ cdef class LabelTiers:
         for place in range(size):
             if self._kept.empty() or self._kept.back() < self._keys[place]:
                 self._kept.push_back(self._keys[place])
-            elif self._kept.size() > 1 and self._kept[self._kept.size() - 2] < self._keys[place]:
+            elif self._kept.size() == 1 or self._kept[self._kept.size() - 2] < self._keys[place]:
                 self._dropped.push_back(self._kept.back())  # it stood too far in front
                 self._kept[self._kept.size() - 1] = self._keys[place]
             else:

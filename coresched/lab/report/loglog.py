@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from html import escape
 from math import ceil, floor, log10
 
-from coresched.lab.report.svg import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, Line
+from coresched.lab.report.svg import BOTTOM, HEIGHT, TOP, WIDTH, Line
 
-LEFT = 88  # for decades with their unit, beside the axis' name
+LEFT, RIGHT = 88, 36  # for decades with their unit beside the axis' name, and for a long last one
 
 
 def loglog_chart(
