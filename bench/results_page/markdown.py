@@ -1,7 +1,11 @@
 """Pieces of Markdown."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+COLUMNS: Final = 120
+NO_TEXT: Final = ("|", "`", "$", "!", "#", "<")
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -13,6 +17,18 @@ def command_block(told: Mapping[str, Any]) -> str:
     """The command that made the numbers below it, and when."""
     seeds = f", {told['seeds']} seeds" if "seeds" in told else ""
     return f"```console\n$ {told['command']}\n```\n\n{told['date']}, coresched {told['version']}{seeds}."
+
+
+def wrapped(text: str) -> str:
+    """Paragraphs and lists with lines of at most COLUMNS; what is no running text stays as it is."""
+    return "\n".join(line if line.startswith(NO_TEXT) else _folded(line) for line in text.split("\n"))
+
+
+def _folded(line: str) -> str:
+    indent = "  " if line.startswith("- ") else ""
+    return textwrap.fill(
+        line, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def image(name: str, about: str) -> str:
