@@ -14,7 +14,7 @@ from coresched.cli.parser import CommandParser, add_command
 from coresched.errors import InputError
 
 ARGUMENTS: Final = {"paper": ("--seeds", "10"), "rivals": ("--seeds", "10"), "better": ("--seeds", "20")}
-"""Sizes that all together take about 20 minutes on two cores."""
+"""Sizes that all together take about 25 minutes on two cores."""
 OF_TRAJECTORIES: Final = ("rivals", "better")
 
 
@@ -23,7 +23,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         commands,
         "results",
         summary="the results page, from all benches of the lab",
-        description="Run the benches of the results page, about 20 minutes, or take what they printed with\n"
+        description="Run the benches of the results page, about 25 minutes, or take what they printed with\n"
         "--json; write the page, its plots, and the numbers of both.",
         example="python -m bench results --from FOLDER",
     )

@@ -31,6 +31,21 @@ def _folded(line: str) -> str:
     )
 
 
+def recorded_text(told: Mapping[str, Any]) -> list[str]:
+    """What the recorded batches are, where there are any."""
+    sizes = [
+        f"{one['name']}: {one['trajectories']:,} trajectories, {one['turns']:,} turns"
+        for one in told["recorded"]
+    ]
+    if not sizes:
+        return []
+    return [
+        "Recorded batches, real trajectories in files of their own, here in another order each seed, on "
+        "workers whose "
+        "memory is cut until it holds a third of the batch: " + "; ".join(sizes) + "."
+    ]
+
+
 def image(name: str, about: str) -> str:
     return f"![{about}](results/{name}.svg)"
 

@@ -12,6 +12,7 @@ from bench.results_page.markdown import (
     is_sure,
     listed,
     minutes,
+    recorded_text,
     short,
     table,
 )
@@ -68,6 +69,7 @@ def text(rivals: Mapping[str, Any], better: Mapping[str, Any]) -> str:
         "defaults* are FCFS behind a cache-aware router at the same C_S and r. What each policy is "
         "simplified to, and its source, stands in its file under `coresched/lab/simulator/`.",
         command_block(rivals),
+        *recorded_text(rivals),
         "Tables: how much longer (+) or shorter (-) the makespan is than with the policy of the first row, "
         "in percent, the median over seeds; bold where the 95 % interval of that median leaves no doubt of "
         "the sign. The first row has minutes and, as everywhere on this page, (x the lower bound). In "
@@ -142,7 +144,7 @@ def _policies(kind: str, base: str, rows: Rows) -> str:
             marks[row["policy"]].append(Mark(value, workload_of(row["case"]), is_sure(share)))
     shown = [Row(policy, tuple(found)) for policy, found in marks.items()]
     scale = percent_scale([mark.value for row in shown for mark in row.marks])
-    title = f"{HEADS.get(kind, kind)}, in {base}"
+    title = f"{HEADS.get(kind, kind)}. {UNDER[base]}"
     axis = f"makespan against {rows[0]['reference']}, %: a dot a case"
     return rows_plot(title, axis, shown, scale)
 
