@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         folder = args.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         for name in BENCHES:
-            _run_bench(name, _arguments(name, args), folder / f"{name}.json")
+            run_bench(name, _arguments(name, args), folder / f"{name}.json")
         write(folder, args.into)
     return 0
 
@@ -87,7 +87,7 @@ def _arguments(name: str, args: argparse.Namespace) -> list[str]:
     return given
 
 
-def _run_bench(name: str, arguments: Sequence[str], file: Path) -> None:
+def run_bench(name: str, arguments: Sequence[str], file: Path) -> None:
     """Raises InputError where the bench fails; it has said why."""
     print(f"bench {name}", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "bench", name, *arguments, "--json"]

@@ -8,11 +8,13 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.__main__ import main
+from bench.results_page.command import run_bench
 from bench.results_page.markdown import interval_text, percent, recorded_text, short, wrapped
 from bench.results_page.page import page, plots
 from bench.results_page.plots import Mark, Row, rows_plot
 from bench.results_page.scales import linear_scale, log_scale, percent_scale
 from bench.results_page.summary import packed, shown_command, summarise, unpacked
+from coresched.errors import InputError
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -83,6 +85,12 @@ def test_results_that_are_missing_are_asked_for_by_name(
     (tmp_path / "paper.json").write_text("[]")
     assert main(["results", "--from", str(tmp_path), "--into", str(tmp_path)]) == 2
     assert "paper.json is not what `python -m bench paper --json` prints" in capsys.readouterr().err
+
+
+def test_a_bench_that_fails_ends_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InputError, match="python -m bench rivals ended with 2"):
+        run_bench("rivals", ["--seeds", "5"], tmp_path / "rivals.json")
+    assert "--seeds 5 is too few" in capfd.readouterr().err
 
 
 def test_shares_are_percent_with_a_sign_and_bold_where_it_is_sure() -> None:
