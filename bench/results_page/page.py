@@ -71,7 +71,7 @@ def _winners(rows: rivals_section.Rows) -> list[str]:
             continue
         shares: dict[str, list[Mapping[str, float]]] = {}
         for row in of_kind:
-            if row["longer"]:
+            if row["longer"] and (kind, row["policy"]) not in rivals_section.ORACLES:
                 shares.setdefault(row["policy"], []).append(row["longer"])
         ahead = [
             policy

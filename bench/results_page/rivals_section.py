@@ -19,6 +19,7 @@ from bench.results_page.markdown import (
 from bench.results_page.plots import Mark, Row, rows_plot
 from bench.results_page.scales import linear_scale, percent_scale
 from bench.rivals.kinds import PAPER, PLAIN
+from coresched.lab.policies import POLICIES
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -32,15 +33,19 @@ HEADS: Final = {
 }
 
 
+BEST: Final = "best one change"
+ORACLES: Final = frozenset((one.kind, one.name) for one in POLICIES if ": an oracle" in one.rule)
+"""What no scheduler could do; its distance is of interest, but it is nobody's rival."""
 UNDER: Final = {PAPER: "In the paper's method", PLAIN: "Under plain defaults"}
 
 LEFT_OUT: Final = (
     "Not there, as the rule could not be found precisely, or rests on what the simulator does not have: "
     "vllm-router's kv_aware and the scorers of llm-d and Dynamo (an engine's cache events), Ray's "
     "PrefixCacheAffinityRouter, AIBrix's gates and HAProxy's hash-balance-factor; Preble's rebalancing, "
-    "DualMap's moves of queued requests, Marconi's choice of what to keep; tiers in host memory. "
-    "ARL-Tangram with jobs that cannot be sped up is FCFS. Policies that go by expected lengths expect the "
-    "true length times a lognormal factor of sigma 0.6, but for the oracles, which know it."
+    "DualMap's moves of queued requests, Marconi's choice of what to keep; tiers in host memory; CONCUR's "
+    "admission; SAGA's order of sessions. ARL-Tangram with jobs that cannot be sped up is FCFS. Policies "
+    "that go by expected lengths expect the true length times a lognormal factor of sigma 0.6, but for the "
+    "oracles, which know it."
 )
 
 
@@ -159,23 +164,23 @@ def _name(kind: str, base: str) -> str:
 
 
 def limits(rivals: Rows, better: Rows) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Of each case: plain defaults, the paper's method, the best change of one policy, all parts."""
+    """Of each case: plain defaults, the paper's method, the best one change, all parts."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in rivals:
         of_case = found.setdefault(row["case"], {})
         if row["longer"] is None:
             of_case[row["base"]] = row
-        elif row["base"] == PAPER:
-            best = of_case.get("best rival")
+        elif row["base"] == PAPER and (row["kind"], row["policy"]) not in ORACLES:
+            best = of_case.get(BEST)
             if best is None or row["of_bound"] < best["of_bound"]:
-                of_case["best rival"] = row
+                of_case[BEST] = row
     for row in better:
         if row["case"] in found and row["variant"] in ("all parts", "kept parts"):
             found[row["case"]][row["variant"]] = row
     return found
 
 
-SHOWN: Final = (PLAIN, PAPER, "best rival", "all parts", "kept parts")
+SHOWN: Final = (PLAIN, PAPER, BEST, "all parts", "kept parts")
 
 
 def _limit(rivals: Rows, better: Rows) -> str:
@@ -200,9 +205,9 @@ def _limit_text(rivals: Rows, better: Rows) -> Iterator[str]:
     yield (
         "The lower bound is the largest of: the longest trajectory alone, environment work over C_E, and "
         "inference work with perfect reuse over the workers. Nothing can be below 1; with several workers "
-        "the bound is loose, as it lets all of them keep full batches to the end. *best rival* is the one "
-        "policy, of any kind, that brings the paper's method closest. The last columns are of `bench "
-        "better`, on other seeds."
+        "the bound is loose, as it lets all of them keep full batches to the end. *best one change* is the "
+        "one policy, of any kind but no oracle, that brings the paper's method closest. The last columns "
+        "are of `bench better`, on other seeds."
     )
     yield image("limit", "Makespan over its lower bound, by case")
     rows = []
@@ -211,6 +216,6 @@ def _limit_text(rivals: Rows, better: Rows) -> Iterator[str]:
         for name in columns:
             row = of_case.get(name)
             text = "" if row is None else minutes(row)
-            cells.append(f"{text}, {row['policy']}" if row is not None and name == "best rival" else text)
+            cells.append(f"{text}, {row['policy']}" if row is not None and name == BEST else text)
         rows.append([case, *cells])
     yield table(["case, minutes", *columns], rows)
