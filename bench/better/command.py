@@ -13,7 +13,7 @@ from bench.better.trials import METHOD, Trial, Verdict, try_all, wanted
 from bench.machine import this_machine
 from bench.progress import clear
 from bench.results import heading, print_page
-from bench.rivals.options import add_options, cases_of, progress, runs_of, seeds_of
+from bench.rivals.options import add_options, cases_of, progress, recorded_of, runs_of, seeds_of
 from bench.rivals.tables import as_json, new_table, percents, summary
 from coresched.cli.parser import CommandParser, add_command
 from coresched.cli.terminal import stdout_console
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     trials, verdicts = try_all(cases, seeds, progress(runs_of(wanted(cases), seeds)))
     clear()
     if args.json:
-        told = as_json(args.command_line, machine, seeds, map(_row, trials))
+        told = as_json(args.command_line, machine, seeds, recorded_of(cases), map(_row, trials))
         told["verdicts"] = [{**asdict(verdict), "about": PARTS[verdict.part]} for verdict in verdicts]
         print(json.dumps(told, indent=1))
         return 0

@@ -11,6 +11,7 @@ from bench.results_page.markdown import (
     is_sure,
     listed,
     minutes,
+    recorded_text,
     short,
     table,
 )
@@ -69,6 +70,7 @@ def text(told: Mapping[str, Any]) -> str:
             "below.",
             table(["part", "what it is"], [[one["part"], one["about"]] for one in told["verdicts"]]),
             command_block(told),
+            *recorded_text(told),
             image("better", "All parts together against the paper's method, by case"),
             f"All parts together are surely shorter than the paper's method in {shorter} of {len(cases)} "
             f"cases and surely longer in: {listed(longer)}.",

@@ -14,7 +14,7 @@ from coresched.cli.parser import CommandParser, add_command
 from coresched.errors import InputError
 
 ARGUMENTS: Final = {"paper": ("--seeds", "10"), "rivals": ("--seeds", "10"), "better": ("--seeds", "20")}
-"""Sizes that all together take about 20 minutes on two cores."""
+"""Sizes that all together take about 25 minutes on two cores."""
 OF_TRAJECTORIES: Final = ("rivals", "better")
 
 
@@ -23,7 +23,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         commands,
         "results",
         summary="the results page, from all benches of the lab",
-        description="Run the benches of the results page, about 20 minutes, or take what they printed with\n"
+        description="Run the benches of the results page, about 25 minutes, or take what they printed with\n"
         "--json; write the page, its plots, and the numbers of both.",
         example="python -m bench results --from FOLDER",
     )
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         folder = args.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         for name in BENCHES:
-            _run_bench(name, _arguments(name, args), folder / f"{name}.json")
+            run_bench(name, _arguments(name, args), folder / f"{name}.json")
         write(folder, args.into)
     return 0
 
@@ -87,7 +87,7 @@ def _arguments(name: str, args: argparse.Namespace) -> list[str]:
     return given
 
 
-def _run_bench(name: str, arguments: Sequence[str], file: Path) -> None:
+def run_bench(name: str, arguments: Sequence[str], file: Path) -> None:
     """Raises InputError where the bench fails; it has said why."""
     print(f"bench {name}", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "bench", name, *arguments, "--json"]

@@ -33,7 +33,7 @@ def plots(overhead: Mapping[str, Any], capacity: Mapping[str, Any]) -> dict[str,
             "seconds",
             panels,
             log_scale([row["n"] for row in rows], _size),
-            log_scale(times, time_text),
+            log_scale(times, lambda seconds: time_text(seconds).replace(".0 ", " ").replace(".00 ", " ")),
         ),
         "capacity": rows_plot(
             "Planned on one half of a batch, run on the other",

@@ -1,7 +1,11 @@
 """Pieces of Markdown."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+COLUMNS: Final = 120
+NO_TEXT: Final = ("|", "`", "$", "!", "#", "<")
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -13,6 +17,33 @@ def command_block(told: Mapping[str, Any]) -> str:
     """The command that made the numbers below it, and when."""
     seeds = f", {told['seeds']} seeds" if "seeds" in told else ""
     return f"```console\n$ {told['command']}\n```\n\n{told['date']}, coresched {told['version']}{seeds}."
+
+
+def wrapped(text: str) -> str:
+    """Paragraphs and lists with lines of at most COLUMNS; what is no running text stays as it is."""
+    return "\n".join(line if line.startswith(NO_TEXT) else _folded(line) for line in text.split("\n"))
+
+
+def _folded(line: str) -> str:
+    indent = "  " if line.startswith("- ") else ""
+    return textwrap.fill(
+        line, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def recorded_text(told: Mapping[str, Any]) -> list[str]:
+    """What the recorded batches are, where there are any."""
+    sizes = [
+        f"{one['name']}: {one['trajectories']:,} trajectories, {one['turns']:,} turns"
+        for one in told["recorded"]
+    ]
+    if not sizes:
+        return []
+    return [
+        "Recorded batches, real trajectories in files of their own, here in another order each seed, on "
+        "workers whose "
+        "memory is cut until it holds a third of the batch: " + "; ".join(sizes) + "."
+    ]
 
 
 def image(name: str, about: str) -> str:

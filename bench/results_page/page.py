@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bench.results_page import better_section, cost_section, paper_section, rivals_section
-from bench.results_page.markdown import is_sure, listed
+from bench.results_page.markdown import is_sure, listed, wrapped
 from bench.rivals.kinds import PAPER
 
 COMMAND: Final = "python -m bench results"
@@ -14,21 +14,17 @@ COMMAND: Final = "python -m bench results"
 def page(summary: Mapping[str, Any]) -> str:
     """The page in Markdown."""
     rivals, better = summary["rivals"], summary["better"]
-    return (
-        "\n\n".join(
-            [
-                "# Results",
-                _opening(summary),
-                paper_section.text(summary["paper"]),
-                rivals_section.text(rivals, better),
-                better_section.text(better),
-                cost_section.overhead_text(summary["overhead"]),
-                cost_section.capacity_text(summary["capacity"]),
-                _limits_of_the_page(),
-            ]
-        )
-        + "\n"
-    )
+    parts = [
+        "# Results",
+        _opening(summary),
+        paper_section.text(summary["paper"]),
+        rivals_section.text(rivals, better),
+        better_section.text(better),
+        cost_section.overhead_text(summary["overhead"]),
+        cost_section.capacity_text(summary["capacity"]),
+        _limits_of_the_page(),
+    ]
+    return wrapped("\n\n".join(parts)) + "\n"
 
 
 def plots(summary: Mapping[str, Any]) -> dict[str, str]:
@@ -75,7 +71,7 @@ def _winners(rows: rivals_section.Rows) -> list[str]:
             continue
         shares: dict[str, list[Mapping[str, float]]] = {}
         for row in of_kind:
-            if row["longer"]:
+            if row["longer"] and (kind, row["policy"]) not in rivals_section.ORACLES:
                 shares.setdefault(row["policy"], []).append(row["longer"])
         ahead = [
             policy

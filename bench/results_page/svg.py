@@ -4,7 +4,20 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Final, Literal
 
-COLOURS: Final = ("#2a78c2", "#d07a00", "#2c9a68", "#9a6bd0", "#159aa5", "#c8371f", "#8a939c", "#b0842a")
+COLOURS: Final = (
+    "#2a78c2",
+    "#d07a00",
+    "#2c9a68",
+    "#9a6bd0",
+    "#159aa5",
+    "#c8371f",
+    "#8a939c",
+    "#b0842a",
+    "#d05a8f",
+    "#6f9e1f",
+    "#5c6bd6",
+    "#a8623a",
+)
 """Of groups, in their order."""
 INK, RULE = "#7a848e", "#8a939c"
 """Text and rules: grey enough for both backgrounds."""

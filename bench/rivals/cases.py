@@ -76,8 +76,13 @@ def workload(source: Source, page_tokens: int, seed: int) -> Workload:
     )
 
 
-def shipped_cases() -> Iterator[Case]:
+@cache
+def shipped_cases() -> tuple[Case, ...]:
     """The paper's four workloads on one, two and four workers, then two generated ones with little memory."""
+    return tuple(_shipped())
+
+
+def _shipped() -> Iterator[Case]:
     model = load_worker_model(WORKER_MODEL)
     for name in ("SWE", "BFCL", "WideSearch"):
         for workers in WORKERS:

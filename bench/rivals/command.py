@@ -7,7 +7,7 @@ from bench.machine import this_machine
 from bench.progress import clear
 from bench.results import heading, print_page
 from bench.rivals.kinds import KINDS, comparisons
-from bench.rivals.options import add_options, cases_of, progress, runs_of, seeds_of
+from bench.rivals.options import add_options, cases_of, progress, recorded_of, runs_of, seeds_of
 from bench.rivals.runs import run_all
 from bench.rivals.tables import as_json, rows_of, table, verdict
 from coresched.cli.parser import CommandParser, add_command
@@ -58,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
         if name not in names:
             raise InputError(f"--only {name} is no policy; `coresched simulate --list-policies` lists them")
     seeds = seeds_of(args)
-    wanted = list(comparisons(cases_of(args), args.kind or KINDS, args.only))
+    cases = cases_of(args)
+    wanted = list(comparisons(cases, args.kind or KINDS, args.only))
     if not wanted:
         raise InputError("--kind and --only leave nothing to compare; give policies of the kind")
     machine = this_machine()
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     clear()
     if args.json:
         rows = [row for one in wanted for row in rows_of(one, results)]
-        print(json.dumps(as_json(args.command_line, machine, seeds, rows), indent=1))
+        print(json.dumps(as_json(args.command_line, machine, seeds, recorded_of(cases), rows), indent=1))
         return 0
     console = stdout_console()
     tables = [table(one, results) for one in wanted]

@@ -4,10 +4,10 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from bench.progress import announce
-from bench.rivals.cases import Case, recorded_cases, shipped_cases
+from bench.rivals.cases import Case, recorded_cases, shipped_cases, trajectories
 from bench.rivals.runs import estimate_text
 from coresched.cli.parser import CommandParser, count, number
 from coresched.errors import InputError
@@ -69,6 +69,19 @@ def cases_of(args: argparse.Namespace) -> list[Case]:
         known = ", ".join(case.name for case in shipped_cases())
         raise InputError(f"--case {args.case[0]!r} begins no case; there are {known}")
     return found
+
+
+def recorded_of(cases: Sequence[Case]) -> list[dict[str, Any]]:
+    """How large the recorded batches are."""
+    sources = dict.fromkeys(case.source for case in cases if case.source.files)
+    return [
+        {
+            "name": source.name,
+            "trajectories": len(found := trajectories(source, 0)),
+            "turns": sum(len(one.turns) for one in found),
+        }
+        for source in sources
+    ]
 
 
 def progress(runs: int) -> Callable[[int, int], None]:

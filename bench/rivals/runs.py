@@ -13,7 +13,7 @@ from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.run import run_workload
 from coresched.lab.simulator.settings import RunSettings
 
-SECONDS_A_RUN: Final = 0.25
+SECONDS_A_RUN: Final = 0.2
 """CPU, of the mean run: for the estimate before anything ran."""
 
 

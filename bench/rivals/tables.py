@@ -15,7 +15,13 @@ from coresched import __version__
 from coresched.lab.advice.judgement import Interval
 
 
-def as_json(command: str, machine: Machine, seeds: int, rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def as_json(
+    command: str,
+    machine: Machine,
+    seeds: int,
+    recorded: Sequence[dict[str, Any]],
+    rows: Iterable[dict[str, Any]],
+) -> dict[str, Any]:
     """What every comparison of simulated runs prints with ``--json``."""
     return {
         "command": command,
@@ -23,6 +29,7 @@ def as_json(command: str, machine: Machine, seeds: int, rows: Iterable[dict[str,
         "version": __version__,
         "machine": asdict(machine),
         "seeds": seeds,
+        "recorded": list(recorded),
         "rows": list(rows),
     }
 

@@ -8,11 +8,13 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.__main__ import main
-from bench.results_page.markdown import interval_text, percent, short
+from bench.results_page.command import run_bench
+from bench.results_page.markdown import interval_text, percent, recorded_text, short, wrapped
 from bench.results_page.page import page, plots
 from bench.results_page.plots import Mark, Row, rows_plot
 from bench.results_page.scales import linear_scale, log_scale, percent_scale
 from bench.results_page.summary import packed, shown_command, summarise, unpacked
+from coresched.errors import InputError
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -85,11 +87,32 @@ def test_results_that_are_missing_are_asked_for_by_name(
     assert "paper.json is not what `python -m bench paper --json` prints" in capsys.readouterr().err
 
 
+def test_a_bench_that_fails_ends_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InputError, match="python -m bench rivals ended with 2"):
+        run_bench("rivals", ["--seeds", "5"], tmp_path / "rivals.json")
+    assert "--seeds 5 is too few" in capfd.readouterr().err
+
+
 def test_shares_are_percent_with_a_sign_and_bold_where_it_is_sure() -> None:
     assert percent(-0.0004) == "0.0"
     assert interval_text({"median": 0.1, "low": -0.1, "high": 0.2}) == "+10.0 (-10.0 to +20.0)"
     assert short({"median": 0.1, "low": 0.05, "high": 0.2}) == "**+10.0**"
     assert short({"median": 0.1, "low": -0.05, "high": 0.2}) == "+10.0"
+
+
+def test_recorded_batches_are_named_by_their_size() -> None:
+    one = {"name": "recorded 1", "trajectories": 1500, "turns": 2}
+    assert recorded_text({"recorded": []}) == []
+    (text,) = recorded_text({"recorded": [one]})
+    assert text.endswith("recorded 1: 1,500 trajectories, 2 turns.")
+
+
+def test_running_text_is_folded_and_tables_are_not() -> None:
+    table, words = "| " + "x " * 100 + "|", "word " * 40
+    folded = wrapped(f"{table}\n- {words}").split("\n")
+    assert folded[0] == table
+    assert [line[:2] for line in folded[1:]] == ["- ", "  "]
+    assert max(map(len, folded[1:])) <= 120
 
 
 def test_scales_keep_their_order_and_their_ends() -> None:

@@ -9,6 +9,7 @@ import pytest
 from bench.__main__ import main
 from bench.rivals.cases import Case, recorded_cases, shipped_cases, trajectories, workload
 from bench.rivals.kinds import KINDS, PLAIN, comparisons, setting_of
+from bench.rivals.options import recorded_of
 from bench.rivals.runs import Result, against, run_all
 from bench.rivals.tables import rows_of, verdict
 from coresched.errors import InputError
@@ -109,6 +110,13 @@ def test_the_seed_of_a_recorded_batch_is_its_order(tmp_path: Path) -> None:
     first, second = (workload(one.source, 1, seed).prompt_tokens for seed in (1, 2))
     assert first != second
     assert sorted(first) == sorted(second)
+
+
+def test_recorded_batches_are_said_by_size_not_by_where_they_lie(tmp_path: Path) -> None:
+    cases = list(recorded_cases([recorded(tmp_path)], None, None))
+    (one,) = recorded_of(cases)
+    assert (one["name"], one["trajectories"]) == ("recorded 1", 24)
+    assert str(tmp_path) not in json.dumps(recorded_of(cases))
 
 
 def test_durations_that_are_absent_are_asked_for_before_anything_runs(tmp_path: Path) -> None:
