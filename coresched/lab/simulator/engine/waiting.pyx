@@ -10,13 +10,12 @@ from coresched.lab.simulator.engine.pools cimport CachePools
 from coresched.lab.simulator.engine.residency cimport Residency
 
 from coresched.lab.simulator.orders.order import LONG_QUEUE
-from coresched.lab.simulator.orders.queue import OrderedQueue
-from coresched.lab.simulator.orders.registry import PLAIN_ORDERS
+from coresched.lab.simulator.orders.registry import ordered_queue
 from coresched.lab.simulator.settings import RESIDENCY_POLICIES, WORKER_POLICIES
 
 cdef enum:
     FCFS, LPM, DFS_WEIGHT, ROUTING_PREFIX, ROUTING_RESIDENCY, ROUTING_RESIDENCY_UNGUARDED  # in the order of WORKER_POLICIES
-    PLAIN = 100  # any of PLAIN_ORDERS
+    PLAIN = 100  # any that is in plain Python
 cdef Py_ssize_t long_queue = LONG_QUEUE
 
 
@@ -35,11 +34,8 @@ cdef class WaitingQueue:
         self.tree_node_s = times.tree_node_s
         self.queue_entry_s = times.queue_entry_s
         self.prefix_policy = RoutingPrefixPolicy(settings.label_capacity)
-        if policy in PLAIN_ORDERS:
-            self.policy = PLAIN
-            self.plain = OrderedQueue(PLAIN_ORDERS[policy](), columns.workload, times, self.ask)
-        else:
-            self.policy = WORKER_POLICIES.index(policy)
+        self.plain = ordered_queue(policy, columns.workload, times, self.ask)
+        self.policy = PLAIN if self.plain is not None else WORKER_POLICIES.index(policy)
         if policy in RESIDENCY_POLICIES:
             self.residency = Residency(columns, pools, self.policy == ROUTING_RESIDENCY)
         self.requests = []

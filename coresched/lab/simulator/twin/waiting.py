@@ -6,8 +6,7 @@ from typing import Any, Protocol
 from coresched.core.reference import ReferencePrefixPolicy, ReferenceWaiting
 from coresched.lab.simulator.model import StepTimes
 from coresched.lab.simulator.orders.order import LONG_QUEUE
-from coresched.lab.simulator.orders.queue import OrderedQueue
-from coresched.lab.simulator.orders.registry import PLAIN_ORDERS
+from coresched.lab.simulator.orders.registry import ordered_queue
 from coresched.lab.simulator.settings import RESIDENCY_POLICIES
 from coresched.lab.simulator.twin.pools import CachePools
 from coresched.lab.simulator.twin.residency import Residency
@@ -60,9 +59,7 @@ class WaitingQueue:
         self.residency: Residency | None = None
         if self.policy in RESIDENCY_POLICIES:
             self.residency = Residency(workload, pools, guarded=self.policy == "routing-residency")
-        self.plain: OrderedQueue | None = None
-        if self.policy in PLAIN_ORDERS:
-            self.plain = OrderedQueue(PLAIN_ORDERS[self.policy](), workload, times, self._match)
+        self.plain = ordered_queue(self.policy, workload, times, self._match)
         self.requests: list[Queued] = []
         """In the order of the last pass; the last ``entered`` of them no pass has seen."""
         self.entered = 0

@@ -59,8 +59,7 @@ class SimulatedWorker:
 
     def enqueue(self, sample: int, turn: int, t: float) -> None:
         self.pools.now_s = t
-        if self.pools.eviction is not None:
-            self.pools.eviction.queued(sample, t)
+        self.pools.queued(sample)
         self.input_tokens += self.workload.prompt_tokens[turn]
         self.waiting.arrived(sample, turn, t)
         if self.operation == IDLE:
@@ -145,10 +144,8 @@ class SimulatedWorker:
         output = self.workload.output_tokens[turn]
         final = self.workload.prompt_tokens[turn] + output
         self.generated_tokens += output
-        cached = self.workload.cached_tokens[turn]
-        self.pools.finish(sample, final, cached)
-        if self.pools.eviction is not None:
-            self.pools.eviction.rested(sample, turn, cached, t)
+        self.pools.finish(sample, final, self.workload.cached_tokens[turn])
+        self.pools.rested(sample, turn)
         self.full = False
         self.waiting.ended(sample, t)
         self.finished(sample, t)
