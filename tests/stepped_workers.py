@@ -13,6 +13,7 @@ from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.twin.cluster import Cluster
 from coresched.lab.simulator.twin.flow import WAKE
+from coresched.lab.simulator.twin.pools import CachePools
 from coresched.lab.simulator.twin.worker import SimulatedWorker
 from coresched.lab.simulator.workload import Workload
 from coresched.trajectory.schema import Trajectory
@@ -27,11 +28,10 @@ class SteppedTwin:
             workload,
             settings,
             model,
-            memory,
+            CachePools(workload, memory, make_eviction(settings, workload, model)),
             wake_at=self._wake_at,
             started=self._started,
             finished=self._end,
-            eviction=make_eviction(settings, workload, model),
         )
         self.wakes: list[tuple[float, int]] = []
         self.now = 0.0
@@ -67,7 +67,7 @@ class SteppedTwin:
         heapq.heappush(self.wakes, (t, version))
 
     def _admitted(self, sample: int, final: int) -> None:
-        turn = self.worker.turn_of[sample]
+        turn = self.worker.waiting.turn_of[sample]
         self.hits[sample] = self.worker.pools.hit(sample, self.workload.prompt_tokens[turn])
         self._start(sample, final)
 

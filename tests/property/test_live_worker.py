@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from simulated import batches, models, prepare, runs, small_model
 
 from coresched.errors import InputError
-from coresched.lab.simulator.memory import SLOT_UNITS, Memory, split_memory
+from coresched.lab.simulator.memory import SLOT_UNITS, split_memory
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.twin.cluster import Cluster as TwinCluster
+from coresched.lab.simulator.twin.pools import CachePools
 from coresched.lab.simulator.workload import Workload
 from coresched.lab.worker.batching import LIVE_POLICIES, LivePolicy, LiveWorker, WorkerSettings
 from coresched.lab.worker.requests import LiveRequest, make_request
@@ -31,18 +32,17 @@ class WorkerOfTokens:
         workload: Workload,
         settings: RunSettings,
         model: WorkerModel,
-        memory: Memory,
+        pools: CachePools,
         wake_at: Callable[[float, int], None],
         started: Callable[[int, float], None],
         finished: Callable[[int, float], None],
-        eviction: None,
     ) -> None:
         self.workload = workload
         self.sample_of: dict[LiveRequest, int] = {}
         self.live = LiveWorker(
             settings,
             model,
-            memory,
+            pools.memory,
             wake_at=lambda t: wake_at(t, self.live.version),
             started=lambda request, t: started(self.sample_of[request], t),
             finished=lambda request, t: finished(self.sample_of.pop(request), t),
@@ -101,7 +101,7 @@ def require_whole(worker: LiveWorker) -> None:
     """Recount the pools from scratch."""
     pools, memory = worker.pools, worker.memory
     running = pools.tokens.keys() - pools.idle.keys()
-    assert running == worker.columns.requests.keys() - {int(queued.id) for queued in worker.waiting}
+    assert running == worker.columns.requests.keys() - {int(queued.id) for queued in worker.waiting.requests}
     assert pools.used_pages == sum(pools.own_pages(0, tokens) for tokens in pools.tokens.values())
     assert pools.used_pages <= memory.pages
     slots = len(pools.idle) * SLOT_UNITS + len(running) * memory.running_slot_units
@@ -170,8 +170,8 @@ def test_whoever_leaves_frees_what_it_held_and_the_others_are_answered(
                 worker.submit(arriving, t)
             else:
                 worker.abort(number, t)
-                assert all(int(queued.id) != number for queued in worker.waiting)
+                assert all(int(queued.id) != number for queued in worker.waiting.requests)
         require_whole(worker)
     assert staying <= set(finished) <= set(started)
-    assert (len(worker.columns), worker.turn_of, worker.aborted) == (0, {}, set())
+    assert (len(worker.columns), worker.waiting.turn_of, worker.aborted) == (0, {}, set())
     assert worker.pools.committed_pages == 0

@@ -44,7 +44,7 @@ WORKER_POLICIES: Final[tuple[WorkerPolicy, ...]] = get_args(WorkerPolicy)
 RESIDENCY_POLICIES: Final = ("routing-residency", "routing-residency-unguarded")
 """The worker policies that follow what the cache holds."""
 ORDERS: Final[tuple[WorkerPolicy | PlainOrder, ...]] = (*WORKER_POLICIES, *get_args(PlainOrder))
-"""Every worker policy of the simulator; `coresched worker` has WORKER_POLICIES."""
+"""Every worker policy of the simulator; `coresched worker` has fewer, see `LIVE_POLICIES`."""
 COMPILED_ROUTERS: Final[tuple[CompiledRouting, ...]] = get_args(CompiledRouting)
 ROUTERS: Final[tuple[Routing, ...]] = get_args(Routing)
 LOAD_BOUNDED: Final = ("lbch", "prefix-hash", "prefix-hash-strict", "bounded-ring", "sticky-bounded")

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from math import floor
 from typing import Final, Literal, get_args
 
-from coresched.core.prefix import RoutingPrefixPolicy, Waiting
 from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.twin.worker import DECODE, SimulatedWorker
 from coresched.lab.worker.cache import LivePools
 from coresched.lab.worker.requests import LiveColumns, LiveRequest
+from coresched.lab.worker.waiting import LiveQueue
 
 LivePolicy = Literal["fcfs", "lpm", "dfs-weight", "routing-prefix"]
 LIVE_POLICIES: Final[tuple[LivePolicy, ...]] = get_args(LivePolicy)
@@ -29,11 +29,11 @@ class WorkerSettings:
 class LiveWorker(SimulatedWorker):
     """Admission, prefill chunks, decode runs and step times are those of `SimulatedWorker`.
 
-    Routing-prefix is the compiled policy. ``wake_at(time)`` replaces the wake that was asked for before.
+    ``wake_at(time)`` replaces the wake that was asked for before.
     """
 
-    prefix_policy_class = RoutingPrefixPolicy
-    queued_class = Waiting
+    waiting_class = LiveQueue
+    waiting: LiveQueue
     pools: LivePools
 
     def __init__(
@@ -50,12 +50,11 @@ class LiveWorker(SimulatedWorker):
             self.columns,
             settings,
             model,
-            memory,
+            LivePools(self.columns, memory),
             wake_at=lambda t, version: wake_at(t),
             started=lambda number, t: started(self.columns[number], t),
             finished=lambda number, t: finished(self.columns[number], t),
         )
-        self.pools = LivePools(self.columns, memory)
         self.aborted: set[int] = set()
 
     def submit(self, request: LiveRequest, t: float) -> int:
@@ -71,11 +70,9 @@ class LiveWorker(SimulatedWorker):
         """
         if number not in self.columns:
             return
-        for place, queued in enumerate(self.waiting):
-            if int(queued.id) == number:
-                del self.waiting[place]
-                self._leave(number)
-                return
+        if self.waiting.withdraw(number):
+            self._leave(number)
+            return
         self.aborted.add(number)
         if self.operation == DECODE:
             self._cut_run(t)
@@ -130,5 +127,5 @@ class LiveWorker(SimulatedWorker):
             self.freed = 0
 
     def _leave(self, number: int) -> None:
-        del self.turn_of[number]
+        self.waiting.forget(number)
         self.columns.drop(number)

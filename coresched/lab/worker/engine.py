@@ -89,7 +89,7 @@ class LiveEngine:
         t = self._advance()
         self._arm(t)
         worker, pools, memory = self.worker, self.worker.pools, self.memory
-        waiting = len(worker.waiting)
+        waiting = len(worker.waiting.requests)
         return Load(
             running=len(worker.columns) - waiting,
             waiting=waiting,

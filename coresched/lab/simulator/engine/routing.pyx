@@ -6,8 +6,8 @@ from libcpp.vector cimport vector
 from coresched.core.ring cimport LoadBoundedRouter
 from coresched.lab.simulator.engine.columns cimport Columns
 
-from coresched.lab.simulator.routers.registry import PLAIN_ROUTERS
-from coresched.lab.simulator.routers.router import Fleet
+from coresched.lab.simulator.routers.registry import plain_router
+from coresched.lab.simulator.routers.router import worker_names
 from coresched.lab.simulator.settings import COMPILED_ROUTERS
 
 cdef enum:
@@ -30,17 +30,12 @@ cdef class RequestRouter:
     def __init__(self, Columns columns, settings, times):
         cdef int workers = settings.workers
         self.columns = columns
-        if settings.routing in PLAIN_ROUTERS:
-            self.kind = PLAIN
-            self.plain = PLAIN_ROUTERS[settings.routing](
-                Fleet(columns.labels, workers, settings.load_bound, settings.seed, times)
-            )
-        else:
-            self.kind = COMPILED_ROUTERS.index(settings.routing)
+        self.plain = plain_router(columns.labels, settings, times)
+        self.kind = PLAIN if self.plain is not None else COMPILED_ROUTERS.index(settings.routing)
         self.workers = workers
         self.in_flight.assign(workers, 0)
         # Slots of the ring are dense and in this order, so they are the workers' indices.
-        self.ring = LoadBoundedRouter([f"worker-{index}" for index in range(workers)], load_bound=settings.load_bound)
+        self.ring = LoadBoundedRouter(worker_names(workers), load_bound=settings.load_bound)
         self.cache_threshold = settings.cache_aware.cache_threshold
         self.balance_abs_threshold = settings.cache_aware.balance_abs_threshold
         self.balance_rel_threshold = settings.cache_aware.balance_rel_threshold

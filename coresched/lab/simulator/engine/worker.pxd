@@ -1,16 +1,14 @@
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
-from coresched.core.prefix cimport RoutingPrefixPolicy
 from coresched.lab.simulator.engine.columns cimport Columns
 from coresched.lab.simulator.engine.pools cimport CachePools
-from coresched.lab.simulator.engine.residency cimport Residency
+from coresched.lab.simulator.engine.waiting cimport WaitingQueue
 
 cdef struct Times:
     double decode_step, decode_sequence, decode_sequence_beyond_knee, decode_context_token
     long long decode_knee
     double prefill_batch, prefill_request, prefill_token, prefill_attended_token
-    double match, match_token, tree_node, queue_entry
 
 cdef class WorkerHost:
     cdef int wake_at(self, int worker, double t, long long version) except -1
@@ -20,24 +18,18 @@ cdef class WorkerHost:
 cdef class SimulatedWorker:
     cdef Columns columns
     cdef WorkerHost host
-    cdef int index, policy
+    cdef int index
     cdef Times times
     cdef long long chunk_tokens, max_running
     cdef bint overlap
     cdef CachePools pools
-    cdef RoutingPrefixPolicy prefix_policy
-    cdef Residency residency  # None with other policies
-    cdef object plain  # an OrderedQueue
-    cdef double now_s
-    cdef list waiting
-    cdef vector[long long] turn_of
+    cdef WaitingQueue waiting
     cdef vector[pair[long long, int]] running
     cdef vector[int] batch
     cdef int partial
     cdef long long partial_computed
     cdef long long freed
     cdef bint full, held_back
-    cdef Py_ssize_t entered  # requests at the end of `waiting` that no pass has seen
     cdef long long steps, prefills, context_tokens, run_steps
     cdef int operation
     cdef double operation_start, step_s, step_growth_s
@@ -58,11 +50,5 @@ cdef class SimulatedWorker:
     cdef int next_step(self, double t) except -1
     cdef int begin_run(self, double t) except -1
     cdef int wake_after_run(self) except -1
-    cdef int build_batch(self) except -1
+    cdef int build_batch(self, double t) except -1
     cdef void prefill(self, int sample, long long computed)
-    cdef double order_waiting(self) except -1
-    cdef double order_by_prefix_policy(self) except -1
-    cdef double order_by_residency(self) except -1
-    cdef int tick(self) except -1
-    cdef double order_plainly(self) except -1
-    cdef long long match(self, int sample) except -1

@@ -1,29 +1,19 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""One simulated worker: its waiting queue, its batch builder and its decode runs."""
+"""One simulated worker: its batch builder and its decode runs."""
 
 from libc.math cimport ceil, sqrt
 from libcpp.algorithm cimport pop_heap, push_heap
 from libcpp.pair cimport pair
 
-from coresched.core.prefix cimport RoutingPrefixPolicy, Waiting
 from coresched.lab.simulator.engine.columns cimport Columns
-from coresched.lab.simulator.engine.ordering cimport arrange_by_hits
 from coresched.lab.simulator.engine.pools cimport CachePools
+from coresched.lab.simulator.engine.waiting cimport WaitingQueue
 
 from coresched.core.guard import STEPS_UNTIL_REPEATED
 from coresched.lab.simulator.evictions.registry import make_eviction
-from coresched.lab.simulator.orders.queue import OrderedQueue
-from coresched.lab.simulator.orders.registry import PLAIN_ORDERS
-from coresched.lab.simulator.settings import RESIDENCY_POLICIES, WORKER_POLICIES
 
-LPM_FALLBACK_QUEUE = 128
-
-cdef enum:
-    FCFS, LPM, DFS_WEIGHT, ROUTING_PREFIX, ROUTING_RESIDENCY, ROUTING_RESIDENCY_UNGUARDED  # in the order of WORKER_POLICIES
-    PLAIN = 100  # any of PLAIN_ORDERS
 cdef enum:
     IDLE, PREFILL, DECODE
-cdef Py_ssize_t lpm_fallback_queue = LPM_FALLBACK_QUEUE
 cdef long long steps_until_repeated = STEPS_UNTIL_REPEATED
 cdef int NONE = -1
 
@@ -52,10 +42,6 @@ cdef Times step_times(object times):
     t.prefill_request = times.prefill_request_s
     t.prefill_token = times.prefill_token_s
     t.prefill_attended_token = times.prefill_attended_token_s
-    t.match = times.match_s
-    t.match_token = times.match_token_s
-    t.tree_node = times.tree_node_s
-    t.queue_entry = times.queue_entry_s
     return t
 
 
@@ -69,23 +55,12 @@ cdef class SimulatedWorker:
         self.index = index
         self.columns = columns
         self.host = host
-        if settings.worker_policy in PLAIN_ORDERS:
-            self.policy = PLAIN
-            self.plain = OrderedQueue(
-                PLAIN_ORDERS[settings.worker_policy](), columns.workload, model.times, self.ask
-            )
-        else:
-            self.policy = WORKER_POLICIES.index(settings.worker_policy)
         self.times = step_times(model.times)
         self.chunk_tokens = model.prefill_chunk_tokens
         self.max_running = memory.max_running
         self.overlap = model.overlap_schedule
         self.pools = CachePools(columns, memory, make_eviction(settings, columns.workload, model))
-        self.prefix_policy = RoutingPrefixPolicy(settings.label_capacity)
-        if settings.worker_policy in RESIDENCY_POLICIES:
-            self.residency = Residency(columns, self.pools, self.policy == ROUTING_RESIDENCY)
-        self.waiting = []
-        self.turn_of.assign(columns.samples, 0)
+        self.waiting = WaitingQueue(columns, self.pools, settings, model.times)
         self.partial = NONE
         self.operation = IDLE
 
@@ -100,19 +75,10 @@ cdef class SimulatedWorker:
     # --- requests in
 
     cdef int enqueue(self, int sample, long long turn, double t) except -1:
-        cdef str label = self.columns.labels[sample]
-        cdef Waiting request = Waiting(label, label, t)
-        request.index = sample
-        self.turn_of[sample] = turn
         self.pools.now_s = t
         self.pools.queued(sample)
         self.input_tokens += self.columns.prompt[turn]
-        self.waiting.append(request)
-        self.entered += 1
-        if self.residency is not None:
-            self.residency.arrived(sample)
-        if self.policy == PLAIN:
-            self.plain.arrived(sample, turn, t)
+        self.waiting.arrived(sample, turn, t)
         if self.operation == IDLE:
             return self.next_step(t)
         if self.operation == DECODE and not self.full and <long long>self.running.size() < self.max_running:
@@ -141,10 +107,7 @@ cdef class SimulatedWorker:
         """The sample has finished, so drop what is held of it."""
         if self.pools.idle[sample]:
             self.pools.drop(sample)
-        self.prefix_policy.forget(self.columns.labels[sample])
-        if self.residency is not None:
-            self.residency.release(sample)
-        return 0
+        return self.waiting.release(sample)
 
     # --- engine steps
 
@@ -164,10 +127,10 @@ cdef class SimulatedWorker:
         cdef long long turn, prompt, output
         cdef pair[long long, int] end
         self.prefills += 1
-        self.tick()
+        self.waiting.tick(self.steps + self.prefills)
         for place in range(self.batch.size()):
             sample = self.batch[place]
-            turn = self.turn_of[sample]
+            turn = self.waiting.turn_of[sample]
             self.host.started(sample, t)
             output = self.columns.output[turn]
             if output == 1:
@@ -191,7 +154,7 @@ cdef class SimulatedWorker:
         cdef long long turn, final, ended = 0
         self.busy_s += t - self.operation_start
         self.steps += self.run_steps
-        self.tick()
+        self.waiting.tick(self.steps + self.prefills)
         self.context_tokens += <long long>self.running.size() * self.run_steps
         if self.pools.page_tokens == 1:
             # Every token is a page: count them together and bring an entry's own count up to date when it ends.
@@ -205,7 +168,7 @@ cdef class SimulatedWorker:
             sample = -self.running[0].second
             pop_heap(self.running.begin(), self.running.end())
             self.running.pop_back()
-            turn = self.turn_of[sample]
+            turn = self.waiting.turn_of[sample]
             final = self.columns.prompt[turn] + self.columns.output[turn]
             self.context_tokens -= final
             self.pools.tokens[sample] = final
@@ -218,22 +181,18 @@ cdef class SimulatedWorker:
         return 0
 
     cdef int finish(self, int sample, double t) except -1:
-        cdef long long turn = self.turn_of[sample]
+        cdef long long turn = self.waiting.turn_of[sample]
         cdef long long output = self.columns.output[turn]
         self.generated_tokens += output
         self.pools.finish(sample, self.columns.prompt[turn] + output, self.columns.cached[turn])
         self.pools.rested(sample, turn)
         self.full = False
-        if self.residency is not None:
-            self.residency.finished(sample)
-        if self.policy == PLAIN:
-            self.plain.ended(sample, t)
+        self.waiting.ended(sample, t)
         return self.host.finished(sample, t)
 
     cdef int next_step(self, double t) except -1:
         cdef double duration
-        self.now_s = t
-        self.build_batch()
+        self.build_batch(t)
         if self.new_tokens > 0:
             duration = (
                 self.times.prefill_batch
@@ -262,7 +221,7 @@ cdef class SimulatedWorker:
             + self.times.decode_context_token * self.context_tokens
         )
         self.step_growth_s = self.times.decode_context_token * running
-        if self.freed > 0 and len(self.waiting) > 0:
+        if self.freed > 0 and len(self.waiting.requests) > 0:
             self.run_steps = 1
         else:
             self.run_steps = -self.running[0].first - self.steps
@@ -279,13 +238,12 @@ cdef class SimulatedWorker:
 
     # --- the batch builder
 
-    cdef int build_batch(self) except -1:
+    cdef int build_batch(self, double t) except -1:
         """Fill the next prefill batch; leaves its cost, new tokens, and sum of new x context tokens in fields."""
-        cdef Py_ssize_t place, admitted = 0, count = len(self.waiting)
+        cdef Py_ssize_t admitted = 0, count = len(self.waiting.requests)
         cdef long long places = self.max_running - self.freed - <long long>self.running.size()
         cdef long long turn, prompt, final, hit
         cdef int sample
-        cdef list waiting
         self.cost = 0.0
         self.new_tokens = 0
         self.attended = 0.0
@@ -294,27 +252,22 @@ cdef class SimulatedWorker:
             return 0
         self.budget = self.chunk_tokens
         if count > 0:
-            self.cost = self.order_waiting()
+            self.cost = self.waiting.order(t)
             self.priority_s += self.cost
         if self.partial != NONE:
             sample = self.partial
             self.partial = NONE
             self.prefill(sample, self.partial_computed)
             self.pools.make_room()
-        waiting = self.waiting
         while self.budget > 0 and self.partial == NONE and admitted < count:
-            sample = (<Waiting>waiting[admitted]).index
-            turn = self.turn_of[sample]
+            sample = self.waiting.at(admitted)
+            turn = self.waiting.turn_of[sample]
             prompt = self.columns.prompt[turn]
             final = prompt + self.columns.output[turn]
             if <long long>self.batch.size() >= places or not self.pools.fits(sample, final):
                 self.full = self.running.size() > 0 or self.batch.size() > 0
                 break
-            if (
-                self.residency is not None
-                and (self.running.size() > 0 or self.batch.size() > 0)
-                and self.residency.holds_back(sample, final)
-            ):
+            if (self.running.size() > 0 or self.batch.size() > 0) and self.waiting.holds_back(sample, final):
                 self.held_back = True  # the engine is not full: who is cached may still start
                 break
             hit = self.pools.hit(sample, prompt)
@@ -324,21 +277,11 @@ cdef class SimulatedWorker:
             self.prefill(sample, hit)
             self.cost += self.times.prefill_request
             self.pools.make_room()
-        if admitted > 0:
-            if self.policy == ROUTING_PREFIX:
-                for place in range(admitted):
-                    self.prefix_policy.admitted((<Waiting>waiting[place]).label)
-            elif self.policy == PLAIN:
-                for place in range(admitted):
-                    self.plain.admitted((<Waiting>waiting[place]).index, self.now_s)
-            del waiting[:admitted]
-        if self.policy == PLAIN:
-            self.plain.prefilled(self.new_tokens)
-        return 0
+        return self.waiting.admitted(admitted, self.new_tokens, t)
 
     cdef void prefill(self, int sample, long long computed):
         """Compute as much of the prompt as the budget allows; what is left stays partial for the next batch."""
-        cdef long long prompt = self.columns.prompt[self.turn_of[sample]]
+        cdef long long prompt = self.columns.prompt[self.waiting.turn_of[sample]]
         cdef long long take = prompt - computed
         if take > self.budget:
             take = self.budget
@@ -351,70 +294,3 @@ cdef class SimulatedWorker:
         else:
             self.partial = sample
             self.partial_computed = computed + take
-
-    # --- ordering the waiting queue
-
-    cdef long long match(self, int sample) except -1:
-        """Query the prefix cache, which refreshes the entry."""
-        self.pools.touch(sample)
-        return self.pools.hit(sample, self.columns.prompt[self.turn_of[sample]])
-
-    cdef double order_waiting(self) except -1:
-        """Sort the waiting queue by the worker's policy; returns what that cost, in seconds."""
-        cdef Py_ssize_t count = len(self.waiting), place
-        cdef double cost
-        cdef vector[long long] hits
-        cdef int sample
-        if self.policy == ROUTING_PREFIX:
-            return self.order_by_prefix_policy()
-        if self.residency is not None:
-            return self.order_by_residency()
-        if self.policy == PLAIN:
-            return self.order_plainly()
-        if self.policy == FCFS or (self.policy == LPM and count > lpm_fallback_queue):
-            return 0.0
-        for place in range(count):
-            hits.push_back(self.match((<Waiting>self.waiting[place]).index))
-        cost = count * (self.times.match + self.times.queue_entry)
-        for place in range(count):
-            cost += self.times.match_token * hits[place]
-        if self.policy == DFS_WEIGHT:
-            cost += self.times.tree_node * self.pools.tree_nodes
-        arrange_by_hits(self.waiting, self.columns, hits, self.policy == DFS_WEIGHT)
-        return cost
-
-    cdef double order_by_prefix_policy(self) except -1:
-        cdef Waiting request
-        cdef double cost = 0.0
-        for request in self.prefix_policy.unasked(self.waiting):
-            request.tokens_hit = self.match(request.index)
-            cost += self.times.match + self.times.match_token * request.tokens_hit
-        self.prefix_policy.arrange(self.waiting)
-        return cost + self.times.queue_entry * len(self.waiting)
-
-    cdef double order_by_residency(self) except -1:
-        self.residency.order(self.waiting, self.entered)
-        self.entered = 0
-        return self.times.queue_entry * len(self.waiting)
-
-    cdef int tick(self) except -1:
-        """A step has ended."""
-        if self.residency is not None:
-            self.residency.tick(self.steps + self.prefills)
-        return 0
-
-    # --- orders in plain Python
-
-    def ask(self, int sample):
-        """What an order in plain Python asks in the midst of a pass: the prefix hit of a waiting sample."""
-        return self.match(sample)
-
-    cdef double order_plainly(self) except -1:
-        cdef Waiting request
-        cdef dict queued = {}
-        cdef double cost
-        for request in self.waiting:
-            queued[request.index] = request
-        samples, cost = self.plain.arrange(list(queued), self.now_s)
-        self.waiting = [queued[sample] for sample in samples]
-        return cost

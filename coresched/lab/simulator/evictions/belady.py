@@ -15,7 +15,7 @@ class Belady(Eviction):
     """
 
     def __init__(self, cache: Cache) -> None:
-        self._trace = cache.trace
+        self._workload = cache.workload
         self._times = cache.times
         self._next_use_s: dict[int, float] = {}
 
@@ -27,10 +27,11 @@ class Belady(Eviction):
 
     def rested(self, sample: int, turn: int, tokens: int, now_s: float) -> None:
         following = turn + 1
-        if following == self._trace.first_turn[sample + 1]:
+        if following == self._workload.first_turn[sample + 1]:
             self._next_use_s[sample] = inf
             return
         turnaround_s = (
-            self._times.turnaround_s + self._times.turnaround_token_s * self._trace.prompt_tokens[following]
+            self._times.turnaround_s
+            + self._times.turnaround_token_s * self._workload.prompt_tokens[following]
         )
-        self._next_use_s[sample] = now_s + max(0.0, self._trace.environment_s[turn]) + turnaround_s
+        self._next_use_s[sample] = now_s + max(0.0, self._workload.environment_s[turn]) + turnaround_s

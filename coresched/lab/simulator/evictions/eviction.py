@@ -12,20 +12,20 @@ from coresched.lab.simulator.workload import Workload
 class Cache:
     """What the policy of one worker is made for. Samples and turns are given by their index."""
 
-    trace: Workload
+    workload: Workload
     """The whole batch: for oracles. What others may read of it are the ``tools`` that replies have called."""
     times: StepTimes
     slot_tokens: float
     """What the recurrent state of an idle entry takes, in KV tokens."""
 
     @classmethod
-    def of(cls, trace: Workload, model: WorkerModel) -> "Cache":
-        return cls(trace, model.times, model.request_state_tokens / model.slots_per_request)
+    def of(cls, workload: Workload, model: WorkerModel) -> "Cache":
+        return cls(workload, model.times, model.request_state_tokens / model.slots_per_request)
 
     @property
     def tools(self) -> Sequence[int]:
         """Which kind of tool the reply of each turn calls; NO_KIND where it calls none."""
-        return self.trace.environment_kind
+        return self.workload.environment_kind
 
     def prefill_s(self, tokens: int) -> float:
         """What a hit of ``tokens`` spares: their prefill, without the fixed costs of a batch."""

@@ -1,8 +1,9 @@
 """The routers of this folder by name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from coresched.lab.simulator.model import StepTimes
 from coresched.lab.simulator.routers.autellix_locality import AutellixLocality
 from coresched.lab.simulator.routers.bounded_ring import BoundedRing
 from coresched.lab.simulator.routers.dualmap import DualMap
@@ -14,6 +15,7 @@ from coresched.lab.simulator.routers.router import Fleet, Router
 from coresched.lab.simulator.routers.sticky_bounded import StickyBounded
 from coresched.lab.simulator.routers.sticky_least_loaded import StickyLeastLoaded
 from coresched.lab.simulator.routers.sticky_table import StickyTable
+from coresched.lab.simulator.settings import RunSettings
 
 PLAIN_ROUTERS: Final[Mapping[str, Callable[[Fleet], Router]]] = {
     "power-of-two": PowerOfTwo,
@@ -31,3 +33,11 @@ PLAIN_ROUTERS: Final[Mapping[str, Callable[[Fleet], Router]]] = {
 
 ROUTERS_BY_FIRST_TOKENS: Final = ("dualmap", "preble")
 """These decide by when first tokens came, which workers of lockstep runs tell at the end of a turn only."""
+
+
+def plain_router(labels: Sequence[str], settings: RunSettings, times: StepTimes) -> Router | None:
+    """The router of a run; None for those that have a twin."""
+    router = PLAIN_ROUTERS.get(settings.routing)
+    if router is None:
+        return None
+    return router(Fleet(labels, settings.workers, settings.load_bound, settings.seed, times))

@@ -8,6 +8,11 @@ from coresched.core import LoadBoundedRouter
 from coresched.lab.simulator.model import StepTimes
 
 
+def worker_names(workers: int) -> list[str]:
+    """By which rings and tables know the workers, in their order."""
+    return [f"worker-{index}" for index in range(workers)]
+
+
 @dataclass(frozen=True)
 class Fleet:
     """What a gateway is configured with, and the label of each sample."""
@@ -22,7 +27,7 @@ class Fleet:
 
     def homes(self) -> list[int]:
         """Each sample's worker on the hash ring of LBCH."""
-        names = [f"worker-{index}" for index in range(self.workers)]
+        names = worker_names(self.workers)
         ring = LoadBoundedRouter(names)
         index_of = {name: index for index, name in enumerate(names)}
         return [index_of[ring.home(label)] for label in self.labels]

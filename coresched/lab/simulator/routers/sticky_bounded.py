@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from coresched.core.sticky import StickyBoundedRouter
-from coresched.lab.simulator.routers.router import Fleet, Router
+from coresched.lab.simulator.routers.router import Fleet, Router, worker_names
 
 
 class StickyBounded(Router):
@@ -14,7 +14,7 @@ class StickyBounded(Router):
 
     def __init__(self, fleet: Fleet) -> None:
         self._labels = fleet.labels
-        self._names = [f"worker-{index}" for index in range(fleet.workers)]
+        self._names = worker_names(fleet.workers)
         self._index_of = {name: index for index, name in enumerate(self._names)}
         self._router = StickyBoundedRouter(self._names, fleet.load_bound)
 

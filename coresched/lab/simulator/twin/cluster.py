@@ -8,6 +8,7 @@ from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.outcome import Outcome
 from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.twin.flow import ARRIVE, GATE_CHECK, RELEASE, WAKE, SampleFlow
+from coresched.lab.simulator.twin.pools import CachePools
 from coresched.lab.simulator.twin.worker import SimulatedWorker
 from coresched.lab.simulator.workload import Workload
 
@@ -26,11 +27,10 @@ class Cluster(SampleFlow):
             self.workload,
             self.settings,
             model,
-            memory,
+            CachePools(self.workload, memory, make_eviction(self.settings, self.workload, model)),
             wake_at=lambda t, version: self._push(t, WAKE, index, version),
             started=self._first_token,
             finished=self._request_finished,
-            eviction=make_eviction(self.settings, self.workload, model),
         )
 
     def _enqueue(self, worker: int, sample: int, turn: int, t: float) -> None:

@@ -87,6 +87,11 @@ class CachePools:
                 return False
             self._evict(self._take_victim())
 
+    def queued(self, sample: int) -> None:
+        """A turn of the sample waits from now on."""
+        if self.eviction is not None:
+            self.eviction.queued(sample, self.now_s)
+
     def start(self, sample: int, final_tokens: int) -> None:
         """Lock the entry, or make an empty one, for a request that will end with ``final_tokens``."""
         self.committed_pages += self._commitment(sample, final_tokens)
@@ -122,6 +127,11 @@ class CachePools:
         self.idle[sample] = None
         self.nodes[sample] = self.nodes.get(sample, 0) + 2
         self.tree_nodes += 2
+
+    def rested(self, sample: int, turn: int) -> None:
+        """The turn has ended, and left an entry."""
+        if self.eviction is not None:
+            self.eviction.rested(sample, turn, self.tokens[sample], self.now_s)
 
     def make_room(self) -> None:
         """Evict idle entries, or move capacity, until both pools are within their size."""

@@ -5,8 +5,8 @@ from typing import Protocol
 
 from coresched.core.reference import ReferenceRouter
 from coresched.lab.simulator.model import StepTimes
-from coresched.lab.simulator.routers.registry import PLAIN_ROUTERS
-from coresched.lab.simulator.routers.router import Fleet, Router
+from coresched.lab.simulator.routers.registry import plain_router
+from coresched.lab.simulator.routers.router import worker_names
 from coresched.lab.simulator.settings import RunSettings
 from coresched.lab.simulator.workload import Workload
 
@@ -32,7 +32,7 @@ class RequestRouter:
         self.workload = workload
         self.settings = settings
         self.in_flight = [0] * settings.workers
-        names = [f"worker-{index}" for index in range(settings.workers)]
+        names = worker_names(settings.workers)
         self.worker_of = {name: index for index, name in enumerate(names)}
         self.names = names
         self.ring = self.make_ring(names, settings.load_bound)
@@ -41,11 +41,7 @@ class RequestRouter:
         self.seen_by: dict[int, int] = {}
         self.seen_tokens: dict[tuple[int, int], int] = {}
         self.group_worker: dict[int, int] = {}
-        self.plain: Router | None = None
-        if settings.routing in PLAIN_ROUTERS:
-            self.plain = PLAIN_ROUTERS[settings.routing](
-                Fleet(workload.labels, settings.workers, settings.load_bound, settings.seed, times)
-            )
+        self.plain = plain_router(workload.labels, settings, times)
 
     def route(self, sample: int, prompt_tokens: int, t: float) -> int:
         """Choose a worker and count the request in flight there."""

@@ -1,50 +1,16 @@
-"""One simulated worker: its waiting queue, its batch builder and its decode runs."""
+"""One simulated worker: its batch builder and its decode runs."""
 
 import heapq
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
 
 from coresched.core.guard import STEPS_UNTIL_REPEATED
-from coresched.core.reference import ReferencePrefixPolicy, ReferenceWaiting
-from coresched.lab.simulator.evictions.eviction import Eviction
-from coresched.lab.simulator.memory import Memory
 from coresched.lab.simulator.model import WorkerModel
-from coresched.lab.simulator.orders.queue import OrderedQueue
-from coresched.lab.simulator.orders.registry import PLAIN_ORDERS
-from coresched.lab.simulator.settings import RESIDENCY_POLICIES
 from coresched.lab.simulator.twin.pools import CachePools
-from coresched.lab.simulator.twin.residency import Residency
+from coresched.lab.simulator.twin.waiting import WaitingQueue, WorkerSettings
 from coresched.lab.simulator.workload import RequestColumns
 
-LPM_FALLBACK_QUEUE = 128
 IDLE, PREFILL, DECODE = range(3)
-
-
-class WorkerSettings(Protocol):
-    """What of the settings of a run concerns a worker."""
-
-    @property
-    def worker_policy(self) -> str: ...
-    @property
-    def label_capacity(self) -> int: ...
-
-
-class Queued(Protocol):
-    """A request of the waiting queue, `core.prefix.Waiting` or its twin."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def label(self) -> str | None: ...
-
-
-class PrefixPolicy(Protocol):
-    """RP, `core.prefix.RoutingPrefixPolicy` or its twin."""
-
-    def order(self, waiting: list[Any], prefix_hit: Callable[[Any], int]) -> list[Any]: ...
-    def admitted(self, label: str | None) -> None: ...
-    def forget(self, label: str) -> None: ...
 
 
 class SimulatedWorker:
@@ -54,38 +20,25 @@ class SimulatedWorker:
     and ``finished(sample, time)`` report a request's first token and its end.
     """
 
-    prefix_policy_class: Callable[[int], PrefixPolicy] = ReferencePrefixPolicy
-    queued_class: Callable[[str, str | None, float], Queued] = ReferenceWaiting
+    waiting_class = WaitingQueue
 
     def __init__(
         self,
         workload: RequestColumns,
         settings: WorkerSettings,
         model: WorkerModel,
-        memory: Memory,
+        pools: CachePools,
         wake_at: Callable[[float, int], None],
         started: Callable[[int, float], None],
         finished: Callable[[int, float], None],
-        eviction: Eviction | None = None,
     ) -> None:
         self.workload = workload
-        self.policy = settings.worker_policy
         self.model = model
         self.times = model.times
-        self.memory = memory
+        self.memory = pools.memory
         self.wake_at, self.started, self.finished = wake_at, started, finished
-        self.pools = CachePools(workload, memory, eviction)
-        self.prefix_policy = self.prefix_policy_class(settings.label_capacity)
-        self.residency: Residency | None = None
-        if self.policy in RESIDENCY_POLICIES:
-            self.residency = Residency(workload, self.pools, guarded=self.policy == "routing-residency")
-        self.plain: OrderedQueue | None = None
-        if self.policy in PLAIN_ORDERS:
-            self.plain = OrderedQueue(PLAIN_ORDERS[self.policy](), workload, self.times, self._ask)
-        self.now_s = 0.0
-        self.waiting: list[Queued] = []
-        self.entered = 0
-        self.turn_of: dict[int, int] = {}
+        self.pools = pools
+        self.waiting = self.waiting_class(workload, pools, settings, model.times)
         self.running: list[tuple[int, int]] = []
         self.batch: list[int] = []
         self.partial: tuple[int, int] | None = None
@@ -105,17 +58,10 @@ class SimulatedWorker:
     # --- requests in
 
     def enqueue(self, sample: int, turn: int, t: float) -> None:
-        self.turn_of[sample] = turn
         self.pools.now_s = t
-        if self.pools.eviction is not None:
-            self.pools.eviction.queued(sample, t)
+        self.pools.queued(sample)
         self.input_tokens += self.workload.prompt_tokens[turn]
-        self.waiting.append(self.queued_class(str(sample), self.workload.labels[sample], t))
-        self.entered += 1
-        if self.residency is not None:
-            self.residency.arrived(sample)
-        if self.plain is not None:
-            self.plain.arrived(sample, turn, t)
+        self.waiting.arrived(sample, turn, t)
         if self.operation == IDLE:
             self._next_step(t)
         elif self.operation == DECODE and not self.full and len(self.running) < self.memory.max_running:
@@ -141,12 +87,8 @@ class SimulatedWorker:
 
     def release(self, sample: int) -> None:
         """The sample has finished, so drop what is held of it."""
-        label = self.workload.labels[sample]
         self.pools.release(sample)
-        if label is not None:
-            self.prefix_policy.forget(label)
-        if self.residency is not None:
-            self.residency.release(sample)
+        self.waiting.release(sample)
 
     # --- engine steps
 
@@ -162,9 +104,9 @@ class SimulatedWorker:
 
     def _end_prefill(self, t: float) -> None:
         self.prefills += 1
-        self._tick()
+        self.waiting.tick(self.steps + self.prefills)
         for sample in self.batch:
-            turn = self.turn_of[sample]
+            turn = self.waiting.turn_of[sample]
             self.started(sample, t)
             output = self.workload.output_tokens[turn]
             if output == 1:
@@ -180,7 +122,7 @@ class SimulatedWorker:
     def _end_run(self, t: float) -> None:
         self.busy_s += t - self.operation_start
         self.steps += self.run_steps
-        self._tick()
+        self.waiting.tick(self.steps + self.prefills)
         self.context_tokens += len(self.running) * self.run_steps
         for _, sample in self.running:
             self.pools.grow(sample, self.pools.tokens[sample] + self.run_steps)
@@ -188,7 +130,7 @@ class SimulatedWorker:
         ended = 0
         while self.running and self.running[0][0] <= self.steps:
             _, sample = heapq.heappop(self.running)
-            turn = self.turn_of[sample]
+            turn = self.waiting.turn_of[sample]
             self.context_tokens -= self.workload.prompt_tokens[turn] + self.workload.output_tokens[turn]
             ended += 1
             self._finish(sample, t)
@@ -198,29 +140,18 @@ class SimulatedWorker:
             self.freed = ended
 
     def _finish(self, sample: int, t: float) -> None:
-        turn = self.turn_of[sample]
+        turn = self.waiting.turn_of[sample]
         output = self.workload.output_tokens[turn]
         final = self.workload.prompt_tokens[turn] + output
         self.generated_tokens += output
-        cached = self.workload.cached_tokens[turn]
-        self.pools.finish(sample, final, cached)
-        if self.pools.eviction is not None:
-            self.pools.eviction.rested(sample, turn, cached, t)
+        self.pools.finish(sample, final, self.workload.cached_tokens[turn])
+        self.pools.rested(sample, turn)
         self.full = False
-        if self.residency is not None:
-            self.residency.finished(sample)
-        if self.plain is not None:
-            self.plain.ended(sample, t)
+        self.waiting.ended(sample, t)
         self.finished(sample, t)
 
-    def _tick(self) -> None:
-        """A step has ended."""
-        if self.residency is not None:
-            self.residency.tick(self.steps + self.prefills)
-
     def _next_step(self, t: float) -> None:
-        self.now_s = t
-        cost, new_tokens, attended = self._build_batch()
+        cost, new_tokens, attended = self._build_batch(t)
         if new_tokens:
             times = self.times
             duration = (
@@ -249,7 +180,7 @@ class SimulatedWorker:
             + times.decode_context_token_s * self.context_tokens
         )
         self.step_growth_s = times.decode_context_token_s * running
-        self.run_steps = 1 if self.freed and self.waiting else self.running[0][0] - self.steps
+        self.run_steps = 1 if self.freed and self.waiting.requests else self.running[0][0] - self.steps
         if self.held_back:
             self.run_steps = min(self.run_steps, STEPS_UNTIL_REPEATED)
         self._wake_after_run()
@@ -260,7 +191,7 @@ class SimulatedWorker:
 
     # --- the batch builder
 
-    def _build_batch(self) -> tuple[float, int, float]:
+    def _build_batch(self, t: float) -> tuple[float, int, float]:
         """Fill the next prefill batch.
 
         Returns its scheduling cost, new tokens, and sum of new x context tokens.
@@ -269,11 +200,11 @@ class SimulatedWorker:
         budget = self.model.prefill_chunk_tokens
         places = self.memory.max_running - self.freed - len(self.running)
         self.held_back = False
-        may_admit = bool(self.waiting) and not self.full and places > (self.partial is not None)
+        may_admit = bool(self.waiting.requests) and not self.full and places > (self.partial is not None)
         if not may_admit and self.partial is None:
             return cost, new_tokens, attended
-        if self.waiting:
-            cost = self._order_waiting()
+        if self.waiting.requests:
+            cost = self.waiting.order(t)
             self.priority_s += cost
         if self.partial is not None:
             sample, computed = self.partial
@@ -282,44 +213,32 @@ class SimulatedWorker:
             new_tokens, attended, budget = new_tokens + take, attended + part, budget - take
             self.pools.make_room()
         admitted = 0
-        while budget > 0 and self.partial is None and admitted < len(self.waiting):
-            sample = int(self.waiting[admitted].id)
-            turn = self.turn_of[sample]
+        while budget > 0 and self.partial is None and admitted < len(self.waiting.requests):
+            sample = self.waiting.at(admitted)
+            turn = self.waiting.turn_of[sample]
             prompt = self.workload.prompt_tokens[turn]
             final = prompt + self.workload.output_tokens[turn]
             if len(self.batch) >= places or not self.pools.fits(sample, final):
                 self.full = bool(self.running or self.batch)
                 break
-            if (
-                self.residency is not None
-                and (self.running or self.batch)
-                and self.residency.holds_back(sample, final)
-            ):
+            if (self.running or self.batch) and self.waiting.holds_back(sample, final):
                 self.held_back = True  # the engine is not full: who is cached may still start
                 break
             hit = self.pools.hit(sample, prompt)
             self.pools.start(sample, final)
-            if self.residency is not None:
-                self.residency.started(sample)
+            self.waiting.started(sample)
             self.new_prefill_tokens += prompt - hit
             admitted += 1
             take, part = self._prefill(sample, hit, budget)
             new_tokens, attended, budget = new_tokens + take, attended + part, budget - take
             cost += self.times.prefill_request_s
             self.pools.make_room()
-        if self.policy == "routing-prefix":
-            for request in self.waiting[:admitted]:
-                self.prefix_policy.admitted(request.label)
-        if self.plain is not None:
-            for request in self.waiting[:admitted]:
-                self.plain.admitted(int(request.id), self.now_s)
-            self.plain.prefilled(new_tokens)
-        del self.waiting[:admitted]
+        self.waiting.admitted(admitted, new_tokens, t)
         return cost, new_tokens, attended
 
     def _prefill(self, sample: int, computed: int, budget: int) -> tuple[int, float]:
         """Compute up to ``budget`` more prompt tokens; what is left stays partial for the next batch."""
-        prompt = self.workload.prompt_tokens[self.turn_of[sample]]
+        prompt = self.workload.prompt_tokens[self.waiting.turn_of[sample]]
         take = min(budget, prompt - computed)
         self.pools.grow(sample, computed + take)
         if computed + take == prompt:
@@ -327,69 +246,3 @@ class SimulatedWorker:
         else:
             self.partial = (sample, computed + take)
         return take, take * (computed + take * 0.5)
-
-    # --- ordering the waiting queue
-
-    def _match(self, request: Queued) -> int:
-        """Query the prefix cache, which refreshes the entry."""
-        return self._ask(int(request.id))
-
-    def _ask(self, sample: int) -> int:
-        self.pools.touch(sample)
-        return self.pools.hit(sample, self.workload.prompt_tokens[self.turn_of[sample]])
-
-    def _order_waiting(self) -> float:
-        """Sort the waiting queue by the worker's policy; returns what that cost, in seconds."""
-        times, count = self.times, len(self.waiting)
-        if self.policy == "routing-prefix":
-            asked: list[int] = []
-
-            def prefix_hit(request: Queued) -> int:
-                asked.append(self._match(request))
-                return asked[-1]
-
-            self.waiting = self.prefix_policy.order(self.waiting, prefix_hit)
-            cost = 0.0
-            for hit in asked:
-                cost += times.match_s + times.match_token_s * hit
-            return cost + times.queue_entry_s * count
-        if self.residency is not None:
-            self.waiting = self.residency.order(self.waiting, self.entered)
-            self.entered = 0
-            return times.queue_entry_s * count
-        if self.plain is not None:
-            queued = {int(request.id): request for request in self.waiting}
-            samples, cost = self.plain.arrange(list(queued), self.now_s)
-            self.waiting = [queued[sample] for sample in samples]
-            return cost
-        if self.policy == "fcfs" or (self.policy == "lpm" and count > LPM_FALLBACK_QUEUE):
-            return 0.0
-        hits = [self._match(request) for request in self.waiting]
-        cost = count * (times.match_s + times.queue_entry_s)
-        for hit in hits:
-            cost += times.match_token_s * hit
-        if self.policy == "lpm":
-            keys = [(-hit, 0) for hit in hits]
-        else:
-            cost += times.tree_node_s * self.pools.tree_nodes
-            keys = self._depth_first_keys(hits)
-        order = sorted(range(count), key=keys.__getitem__)
-        self.waiting = [self.waiting[position] for position in order]
-        return cost
-
-    def _depth_first_keys(self, hits: list[int]) -> list[tuple[int, int]]:
-        """dfs-weight: the prefix-tree branch with most waiting requests first, unmatched requests last.
-
-        Trajectories of one group are siblings of equal weight; they keep their order.
-        """
-        weight: dict[int, int] = {}
-        first: dict[int, int] = {}
-        groups = [self.workload.group[int(request.id)] for request in self.waiting]
-        for position, (group, hit) in enumerate(zip(groups, hits, strict=True)):
-            if hit:
-                weight[group] = weight.get(group, 0) + 1
-                first.setdefault(group, position)
-        last = (1, 0)
-        return [
-            (-weight[group], first[group]) if hit else last for group, hit in zip(groups, hits, strict=True)
-        ]
