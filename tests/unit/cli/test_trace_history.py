@@ -92,3 +92,13 @@ def test_an_input_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixtu
     write_trajectories(trace, [attempt("a", (5, 1.0, 2.0))])
     assert main(["trace", "history", str(trace), "-o", str(trace)]) == 2
     assert "is an input of this command" in capsys.readouterr().err
+
+
+def test_a_compressed_history_is_refused_as_no_gate_could_read_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, output = tmp_path / "t.jsonl", tmp_path / "history.jsonl.gz"
+    write_trajectories(trace, [attempt("a", (5, 1.0, 2.0))])
+    assert main(["trace", "history", str(trace), "-o", str(output)]) == 2
+    assert "a history is not compressed; give a name in .jsonl" in capsys.readouterr().err
+    assert not output.exists()
