@@ -91,7 +91,11 @@ def _run_bench(name: str, arguments: Sequence[str], file: Path) -> None:
     """Raises InputError where the bench fails; it has said why."""
     print(f"bench {name}", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "bench", name, *arguments, "--json"]
-    with file.open("w") as output:
-        code = subprocess.run(command, stdout=output, check=False).returncode
+    with file.open("w") as output, subprocess.Popen(command, stdout=output) as bench:
+        try:
+            code = bench.wait()
+        except KeyboardInterrupt:  # which the bench got too, and has processes of its own to end
+            bench.wait()
+            raise
     if code:
         raise InputError(f"python -m bench {name} ended with {code}; see what it printed above")
