@@ -44,7 +44,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         example="python -m bench coalescing --sglang-python .venv-sglang/bin/python",
     )
     parser.add_argument(
-        "--seeds", type=count, default=SEEDS, metavar="N", help="seeds, at least 6 (default %(default)s)"
+        "--seeds", type=count, metavar="N", help=f"seeds, at least {LEAST_SEEDS} (default {SEEDS})"
     )
     parser.add_argument("--sglang-python", metavar="PATH", help="an environment with sglang and coresched")
     parser.add_argument("--vllm-python", metavar="PATH", help="an environment with vllm and coresched")
@@ -52,15 +52,18 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "--engines-only", action="store_true", help="leave the simulator out; it takes most of the time"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="one case, six seeds, small batches: to see that it runs"
+        "--quick",
+        action="store_true",
+        help="one case, six seeds if not told, small batches: to see that it runs",
     )
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.seeds < LEAST_SEEDS:
-        raise InputError(f"--seeds {args.seeds} is too few for an interval; give at least {LEAST_SEEDS}")
+    seeds = args.seeds or (LEAST_SEEDS if args.quick else SEEDS)
+    if seeds < LEAST_SEEDS:
+        raise InputError(f"--seeds {seeds} is too few for an interval; give at least {LEAST_SEEDS}")
     asked = [(program, path) for program, path in _engines(args) if path is not None]
     if args.engines_only and not asked:
         raise InputError("--engines-only leaves nothing to run; give --sglang-python or --vllm-python")
@@ -69,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     pairs: Pairs = {}
     if not args.engines_only:
         chosen = cases()[:1] if args.quick else cases()
-        pairs = run_all(chosen, range(LEAST_SEEDS if args.quick else args.seeds), announce)
+        pairs = run_all(chosen, range(seeds), announce)
     engines: dict[str, Measured] = {}
     for program, python in pythons:
         try:

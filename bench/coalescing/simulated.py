@@ -1,16 +1,14 @@
 """The paper's workloads in the simulator, with returning turns held and not."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
-from multiprocessing import get_context
 from typing import Final
 
 from bench.coalescing.setups import FIXED_COSTS_S, costing
 from bench.paper.experiments import WORKER_MODEL, Cell, batch, figure3, figure6, figure8
+from bench.pool import pool
 from coresched.lab.simulator.model import load_worker_model
 from coresched.lab.simulator.run import run_workload
 from coresched.lab.simulator.settings import RunSettings
@@ -105,8 +103,8 @@ def run_all(chosen: Sequence[Case], seeds: Sequence[int], announce: Callable[[st
     """On as many processes as there are cores."""
     tasks = [(case, fixed_s, seed) for case, seed, fixed_s in product(chosen, seeds, FIXED_COSTS_S)]
     found: dict[tuple[Case, float], list[Pair]] = {}
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("forkserver")) as pool:
-        pairs = pool.map(run_pair, tasks, chunksize=len(FIXED_COSTS_S))
+    with pool() as processes:
+        pairs = processes.map(run_pair, tasks, chunksize=len(FIXED_COSTS_S))
         for done, ((case, fixed_s, _), pair) in enumerate(zip(tasks, pairs, strict=True)):
             found.setdefault((case, fixed_s), []).append(pair)
             announce(f"{case.name}: {done + 1} of {len(tasks)} pairs of runs")

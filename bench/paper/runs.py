@@ -1,14 +1,12 @@
 """Every cell of an experiment simulated, seed by seed, on as many processes as the machine has cores."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
-from multiprocessing import get_context
 from statistics import median
 
 from bench.paper.experiments import WORKER_MODEL, Cell, batch
+from bench.pool import pool
 from coresched.lab.simulator.model import WorkerModel, load_worker_model
 from coresched.lab.simulator.run import run_workload
 from coresched.lab.simulator.workload import Workload, build_workload
@@ -61,8 +59,8 @@ def run_all(cells: Sequence[Cell], seeds: Sequence[int], done: Callable[[int], N
         ((cell, seed) for cell in cells for seed in seeds), key=lambda task: (task[1], task[0].workload)
     )
     results: dict[tuple[Cell, int], Result] = {}
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("forkserver")) as pool:
-        for task, result in zip(tasks, pool.map(_run, tasks, chunksize=4), strict=True):
+    with pool() as processes:
+        for task, result in zip(tasks, processes.map(_run, tasks, chunksize=4), strict=True):
             results[task] = result
             done(len(results))
     return {cell: [results[cell, seed] for seed in seeds] for cell in cells}

@@ -10,7 +10,8 @@ from typing import Final
 
 from bench.results_page.page import page, plots
 from bench.results_page.summary import BENCHES, packed, read_results, summarise
-from coresched.cli.parser import CommandParser, add_command
+from bench.rivals.cases import recorded_cases
+from coresched.cli.parser import CommandParser, add_command, number
 from coresched.errors import InputError
 
 ARGUMENTS: Final = {"paper": ("--seeds", "10"), "rivals": ("--seeds", "10"), "better": ("--seeds", "20")}
@@ -44,7 +45,10 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "--trajectories", nargs="+", default=(), metavar="FILE", help="recorded batches for rivals and better"
     )
     parser.add_argument(
-        "--absent-environment-s", metavar="SECONDS", help="for these, as `bench rivals` takes it"
+        "--absent-environment-s",
+        type=number(at_least=0),
+        metavar="SECONDS",
+        help="for these, as `bench rivals` takes it",
     )
     parser.set_defaults(run=run)
 
@@ -52,6 +56,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
 def run(args: argparse.Namespace) -> int:
     if not args.into.is_dir():
         raise InputError(f"--into {args.into} is no folder; give the one that holds results.md")
+    _require_meaning(args)
     if args.folder is not None:
         write(args.folder, args.into)
         return 0
@@ -62,6 +67,20 @@ def run(args: argparse.Namespace) -> int:
             run_bench(name, _arguments(name, args), folder / f"{name}.json")
         write(folder, args.into)
     return 0
+
+
+def _require_meaning(args: argparse.Namespace) -> None:
+    """Raises InputError for what has no effect, or would fail only after the benches before it."""
+    for option in ("keep", "trajectories"):
+        if args.folder is not None and getattr(args, option):
+            raise InputError(f"--from runs nothing, so that --{option} has no effect; give one of them")
+    if args.absent_environment_s is not None and not args.trajectories:
+        raise InputError(
+            "--absent-environment-s is for recorded batches; give --trajectories too, or leave it out"
+        )
+    if args.keep is not None and args.keep.exists() and not args.keep.is_dir():
+        raise InputError(f"--keep {str(args.keep)!r} is a file; give a folder")
+    list(recorded_cases(args.trajectories, None, args.absent_environment_s))
 
 
 def write(folder: Path, into: Path) -> None:
@@ -83,7 +102,7 @@ def _arguments(name: str, args: argparse.Namespace) -> list[str]:
     if name in OF_TRAJECTORIES and args.trajectories:
         given += ["--trajectories", *args.trajectories]
         if args.absent_environment_s is not None:
-            given += ["--absent-environment-s", args.absent_environment_s]
+            given += ["--absent-environment-s", f"{args.absent_environment_s:g}"]
     return given
 
 
@@ -91,7 +110,11 @@ def run_bench(name: str, arguments: Sequence[str], file: Path) -> None:
     """Raises InputError where the bench fails; it has said why."""
     print(f"bench {name}", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "bench", name, *arguments, "--json"]
-    with file.open("w") as output:
-        code = subprocess.run(command, stdout=output, check=False).returncode
+    with file.open("w") as output, subprocess.Popen(command, stdout=output) as bench:
+        try:
+            code = bench.wait()
+        except KeyboardInterrupt:  # which the bench got too, and has processes of its own to end
+            bench.wait()
+            raise
     if code:
         raise InputError(f"python -m bench {name} ended with {code}; see what it printed above")

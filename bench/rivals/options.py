@@ -20,10 +20,10 @@ def add_options(parser: CommandParser, seeds: int) -> None:
     parser.add_argument(
         "--seeds",
         type=count,
-        default=seeds,
         metavar="N",
-        help=f"seeds, at least {LEAST_SEEDS} (default %(default)s)",
+        help=f"seeds, at least {LEAST_SEEDS} (default {seeds})",
     )
+    parser.set_defaults(usual_seeds=seeds)
     parser.add_argument(
         "--case",
         action="append",
@@ -49,26 +49,35 @@ def add_options(parser: CommandParser, seeds: int) -> None:
         metavar="SECONDS",
         help="stands for environment durations that were not recorded",
     )
-    parser.add_argument("--quick", action="store_true", help="two cases, six seeds: to see that it runs")
+    parser.add_argument(
+        "--quick", action="store_true", help="two cases, six seeds, if not told: to see that it runs"
+    )
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
 def seeds_of(args: argparse.Namespace) -> int:
     """How many. Raises InputError for too few."""
+    if args.seeds is None:
+        return LEAST_SEEDS if args.quick else int(args.usual_seeds)
     if args.seeds < LEAST_SEEDS:
         raise InputError(f"--seeds {args.seeds} is too few for an interval; give at least {LEAST_SEEDS}")
-    return LEAST_SEEDS if args.quick else int(args.seeds)
+    return int(args.seeds)
 
 
 def cases_of(args: argparse.Namespace) -> list[Case]:
-    """Those that the options ask for. Raises InputError for files that cannot be run."""
-    recorded = recorded_cases(args.trajectories, args.environment_concurrency, args.absent_environment_s)
-    names = tuple(args.case or (QUICK if args.quick else ("",)))
-    found = [case for case in (*shipped_cases(), *recorded) if case.name.startswith(names)]
-    if not found:
-        known = ", ".join(case.name for case in shipped_cases())
-        raise InputError(f"--case {args.case[0]!r} begins no case; there are {known}")
-    return found
+    """Those that the options ask for. Raises InputError for files that cannot be run and names of no case."""
+    for option in ("environment_concurrency", "absent_environment_s"):
+        if not args.trajectories and getattr(args, option) is not None:
+            written = option.replace("_", "-")
+            raise InputError(f"--{written} is for recorded batches; give --trajectories too, or leave it out")
+    recorded = [*recorded_cases(args.trajectories, args.environment_concurrency, args.absent_environment_s)]
+    every = [*shipped_cases(), *recorded]
+    names = args.case or ([*QUICK, *(case.name for case in recorded)] if args.quick else [""])
+    for name in names:
+        if not any(case.name.startswith(name) for case in every):
+            known = ", ".join(f'"{case.name}"' for case in every)
+            raise InputError(f"--case {name!r} begins no case; there are {known}")
+    return [case for case in every if case.name.startswith(tuple(names))]
 
 
 def recorded_of(cases: Sequence[Case]) -> list[dict[str, Any]]:

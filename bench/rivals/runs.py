@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from typing import Final
 
+from bench.pool import pool
 from bench.rivals.cases import Case, Source, workload
 from coresched.lab.advice.judgement import Interval, interval
 from coresched.lab.simulator.model import WorkerModel
@@ -46,8 +46,8 @@ def run_all(
     unique = list(dict.fromkeys(wanted))
     chunks = _chunks(unique, seeds)
     found: dict[tuple[Wanted, int], Result] = {}
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("forkserver")) as pool:
-        running = {pool.submit(_run, chunk): keys for chunk, keys in chunks}
+    with pool() as processes:
+        running = {processes.submit(_run, chunk): keys for chunk, keys in chunks}
         for future in as_completed(running):
             found.update(zip(running[future], future.result(), strict=True))
             done(len(found), len(unique) * len(seeds))

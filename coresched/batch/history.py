@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import re
 from collections import defaultdict
@@ -28,6 +27,9 @@ from coresched.files import write_whole
 Unit = Literal["seconds", "output_tokens", "turns"]
 UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
 """Seconds are those of inference and environment stages, without waits for slots."""
+
+LONGEST: Final = 1e15
+"""What a line can say at most, in any unit."""
 
 Given = str | os.PathLike[str] | Mapping[str, float]
 
@@ -151,8 +153,8 @@ def _entry(line: bytes, place: str) -> tuple[str, Unit, float]:
     if "task" not in entry or len(units) != 1 or units[0] not in UNITS:
         raise InputError(f"{place}: its fields are {', '.join(map(repr, entry)) or 'none'}; {form}")
     length = entry[units[0]]
-    if isinstance(length, bool) or not isinstance(length, int | float) or not 0 <= length < math.inf:
-        raise InputError(f"{place}: {units[0]} is {length!r}; give a number of at least 0")
+    if isinstance(length, bool) or not isinstance(length, int | float) or not 0 <= length <= LONGEST:
+        raise InputError(f"{place}: {units[0]} is {length!r:.40}; give a number from 0 to {LONGEST:g}")
     try:
         task = check_label(entry["task"], "task")
     except (TypeError, ValueError) as error:

@@ -25,7 +25,7 @@ class CommandParser(argparse.ArgumentParser):
     def take_flags(self, meaning: str) -> None:
         """Keep what stands behind -- for another program. ``meaning`` is said in the help and in errors."""
         self._flags_meaning = meaning
-        self.add_argument("flags", nargs="*", metavar="-- FLAG", help=meaning)
+        self.add_argument("flags", nargs="*", default=(), metavar="-- FLAG", help=meaning)
 
     def parse_known_args(  # type: ignore[override]  # of its overloads the one that is used
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

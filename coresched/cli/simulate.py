@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from coresched.cli.comparison import report_of, run_comparison
 from coresched.cli.device_options import add_device_options, device_variables
 from coresched.cli.options import add_output_options, add_run_options
 from coresched.cli.parser import CommandParser, add_command, number
+from coresched.cli.terminal import stdout_console
 from coresched.errors import InputError
 from coresched.lab.ladder import NAMES
 from coresched.lab.policies import policy_lines
@@ -86,7 +88,11 @@ class ListPolicies(argparse.Action):
     """Needs no trace, as --help does not."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        width = max(stdout_console().width, 60)
         for line in policy_lines():
+            if sys.stdout.isatty():  # in a pipe, where one looks for a name, whole
+                rule = " " * (line.rfind("  ") + 2)
+                line = textwrap.fill(line, width, subsequent_indent=rule, break_on_hyphens=False)
             print(line)
         parser.exit()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from coresched.cli.parser import CommandParser
 from coresched.cli.terminal import stdout_console
+from coresched.errors import InputError
 from coresched.files import require_writable
 from coresched.trajectory.reader import read_files
 
@@ -53,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
     from coresched.trajectory.importers.run import ImportReport
 
     require_writable(args.output, "--output", [Path(name) for name in args.traces])
+    if args.output.suffix in (".gz", ".zst"):
+        raise InputError(f"--output {str(args.output)!r}: a history is not compressed; give a name in .jsonl")
     report = ImportReport()
     unit = UNITS[[name.replace("_", "-") for name in UNITS].index(args.by)]
     counted = _Counted(_trajectories(args.traces, report))

@@ -130,9 +130,16 @@ class StickyBoundedRouter:
         return self._worker_of.get(check_label(label, "label"))
 
     def settle(self, label: str, worker: str) -> None:
-        """The label was served by the worker last, in an earlier life. Raises LookupError, or as `home`."""
+        """The label was served by the worker last, in an earlier life. Raises LookupError, or as `home`.
+
+        The label of a worker that is not routable begins anew, as after `remove_worker`.
+        """
         self._known(worker, "worker")
-        self._place(check_label(label, "label"), worker)
+        check_label(label, "label")
+        if worker in self._routable:
+            self._place(label, worker)
+        else:
+            self.forget(label)
 
     def forget(self, label: str) -> None:
         """The label's trajectory has ended; nothing happens if it is not known."""

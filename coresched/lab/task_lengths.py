@@ -20,13 +20,19 @@ class _Attempts:
 def lengths_by_task(trajectories: Iterable[Trajectory], unit: Unit) -> dict[str, float]:
     """The mean of a task's completed attempts; the longest of those that were cut short where none completed.
 
-    Raises InputError naming the trajectory where its length is not known in this unit.
+    An attempt whose context was given up and begun anew is as long as its parts together (`meta.part`; they
+    follow one another). Raises InputError naming the trajectory where its length is not known in this unit.
     """
     attempts: dict[str, _Attempts] = {}
     for trajectory in trajectories:
         of_task = attempts.setdefault(task_of(trajectory.id), _Attempts())
         cut_short = trajectory.meta.get("completed") is False
-        (of_task.cut_short if cut_short else of_task.completed).append(_LENGTHS[unit](trajectory))
+        lengths = of_task.cut_short if cut_short else of_task.completed
+        length = _LENGTHS[unit](trajectory)
+        if "part" in trajectory.meta and lengths:
+            lengths[-1] += length
+        else:
+            lengths.append(length)
     return {
         task: fmean(of_task.completed) if of_task.completed else max(of_task.cut_short)
         for task, of_task in attempts.items()

@@ -81,9 +81,14 @@ class Sticky(RuleBasedStateMachine):
             self.router.settle(label, worker)
             self.literal.flights.append(worker)
             self.literal.use(label, worker)
-        elif worker not in self.literal.flights:
+        elif worker in self.literal.flights:  # removed, with requests that are still to be released
+            self.router.settle(label, worker)
+            self.literal.last.pop(label, None)
+        else:
             with pytest.raises(LookupError):
                 self.router.hold(worker)
+            with pytest.raises(LookupError):
+                self.router.settle(label, worker)
         self.same()
 
     @rule(label=LABELS)

@@ -144,5 +144,6 @@ def given(settings: RunSettings, texts: Sequence[str]) -> RunSettings:
         except InputError as error:
             raise InputError(f"--as-it-is {text!r}: {error}") from None
         except ValueError:
-            raise InputError(f"--as-it-is {text!r}: {value!r} is no {kinds[name].__name__}") from None
+            kind = "a whole number" if kinds[name] is int else "a number"
+            raise InputError(f"--as-it-is {text!r}: {value!r} is not {kind}; give one") from None
     return settings

@@ -12,6 +12,8 @@ COMPACTED_BELOW = 0.5
 def assemble(sample: Sample, importer: Importer, count: TokenCounter) -> list[Trajectory]:
     """The trajectory of a sample; several, `id#2` and on, where its context was given up and begun anew.
 
+    The second and the later ones say which they are in `meta.part`.
+
     With P the recorded prompt, O the output and R the reasoning in it, the reply's kept part is O - R, and
     the response is what the next prompt has beyond P and that. Where the next prompt is too short for both,
     less of the reply was kept. A prompt that is shorter than the one before, but by less than half, cannot be
@@ -28,6 +30,8 @@ def assemble(sample: Sample, importer: Importer, count: TokenCounter) -> list[Tr
         name = f"{sample.id}#{len(parts) + 1}" if parts else sample.id
         meta = _meta(sample, sample.calls[start : start + len(turns)], turns, importer, count)
         meta |= sample.meta
+        if parts:
+            meta["part"] = len(parts) + 1
         if sample.model:
             meta["model"] = sample.model
         if overstated:

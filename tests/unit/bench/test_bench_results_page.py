@@ -132,3 +132,30 @@ def test_a_plot_is_a_whole_svg_with_a_dot_a_mark() -> None:
     assert len(dots) == 2 + 2  # and the legend's
     assert dots[1].get("fill") == "none"
     assert "a & b" in "".join(root.itertext())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--from . --keep .", "--from runs nothing, so that --keep has no effect; give one of them"),
+        ("--from . --trajectories x", "--from runs nothing, so that --trajectories has no effect"),
+        ("--absent-environment-s 2", "--absent-environment-s is for recorded batches; give --trajectories"),
+        ("--absent-environment-s x", "argument --absent-environment-s: 'x' is not a number"),
+        ("--trajectories no-such-file", "no-such-file"),
+        (f"--keep {__file__}", "is a file; give a folder"),
+    ],
+)
+def test_what_would_fail_late_or_do_nothing_is_refused_before_any_bench(
+    arguments: str,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bench.results_page.command.BENCHES", ())
+    try:
+        code = main(["results", "--into", str(tmp_path), *arguments.split()])
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 2
+    assert said in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """What `python -m bench rivals` compares, and how."""
 
+import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,10 @@ import pytest
 from bench.__main__ import main
 from bench.rivals.cases import Case, recorded_cases, shipped_cases, trajectories, workload
 from bench.rivals.kinds import KINDS, PLAIN, comparisons, setting_of
-from bench.rivals.options import recorded_of
+from bench.rivals.options import add_options, cases_of, recorded_of, seeds_of
 from bench.rivals.runs import Result, against, run_all
 from bench.rivals.tables import rows_of, verdict
+from coresched.cli.parser import CommandParser
 from coresched.errors import InputError
 from coresched.lab.policies import POLICIES
 from coresched.trajectory.generator import generate
@@ -135,7 +137,10 @@ def test_durations_that_are_absent_are_asked_for_before_anything_runs(tmp_path: 
         (["--only", "no-such"], "--only no-such is no policy"),
         (["--kind", "routing", "--only", "fcfs"], "leave nothing to compare"),
         (["--trajectories", "no-such-file"], "no-such-file"),
-        (["--case", "no-such"], "--case 'no-such' begins no case; there are SWE, W 1"),
+        (["--case", "no-such"], """--case 'no-such' begins no case; there are "SWE, W 1", "SWE, W 2","""),
+        (["--case", "SWE", "--case", "swe"], "--case 'swe' begins no case"),
+        (["--environment-concurrency", "3"], "--environment-concurrency is for recorded batches; give --tra"),
+        (["--absent-environment-s", "1"], "--absent-environment-s is for recorded batches; give --trajector"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(
@@ -143,6 +148,21 @@ def test_what_cannot_be_compared_is_refused(
 ) -> None:
     assert main(["rivals", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def options(*arguments: str) -> argparse.Namespace:
+    parser = CommandParser()
+    add_options(parser, 20)
+    return parser.parse_args(arguments)
+
+
+def test_quick_is_what_was_not_told_otherwise(tmp_path: Path) -> None:
+    assert [seeds_of(options(*given.split())) for given in ("", "--quick", "--quick --seeds 9")] == [20, 6, 9]
+    quick = cases_of(options("--quick", "--trajectories", recorded(tmp_path)))
+    assert [case.name for case in quick[2:]] == ["recorded 1, W 1", "recorded 1, W 2"]
+    assert {case.name for case in cases_of(options("--quick", "--case", "BFCL"))} == {
+        f"BFCL, W {workers}" for workers in (1, 2, 4)
+    }
 
 
 def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,7 +58,7 @@ def run(held: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcome, tiny_engin
     engine = tiny_engine.RealEngine(model)
     times = replace(load_worker_model().times, turnaround_s=0.001, turnaround_token_s=0.0)
     worker = OneEngine(engine, 256, batch, workload)
-    outcome = LockstepCluster(workload, settings, times, worker).run()
+    outcome = LockstepCluster(workload, settings, times, worker, kv_tokens=0).run()
     assert sum(outcome.output_tokens) == sum(workload.output_tokens)
     assert len(outcome.completed_s) == len(batch)
     return outcome, engine

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from coresched.cli.main import main
-from coresched.lab.policies import LEFT_OUT
+from coresched.lab.policies import LEFT_OUT, policy_lines
 from coresched.lab.simulator.model import load_worker_model
 from coresched.lab.simulator.settings import (
     ADMISSION_POLICIES,
@@ -62,6 +62,28 @@ def test_every_policy_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert named == [*kept, *left_out]
     kinds = ["admission:", "routing:", "worker:", "environment:", "eviction:", "pools:"]
     assert [line for line in lines if not line.startswith("  ")] == [*kinds, "left out, not found precisely:"]
+
+
+def test_policies_are_wrapped_to_a_terminal_below_their_rules(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    with pytest.raises(SystemExit):
+        main(["simulate", "--list-policies"])
+    out = capsys.readouterr().out
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert " ".join(out.split()) == " ".join(" ".join(policy_lines()).split())
+    place = out.splitlines()[1].index("in the order of submission")
+    below = [line for line in out.splitlines() if line.startswith(" " * 3)]
+    assert below
+    assert all(len(line) - len(line.lstrip()) == place for line in below)
+
+
+def test_only_the_trace_is_required(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["simulate"])
+    assert "the following arguments are required: TRACE (see" in capsys.readouterr().err
 
 
 def test_simulate_json_is_the_comparison_and_nothing_else(

@@ -47,6 +47,23 @@ def test_attempts_at_a_task_count_with_their_mean(tmp_path: Path, capsys: pytest
         assert lines(output)[0] == {"task": "a", by.replace("-", "_"): length}
 
 
+def test_an_attempt_that_was_compacted_is_as_long_as_its_parts(tmp_path: Path) -> None:
+    trace, output = tmp_path / "t.jsonl", tmp_path / "history.jsonl"
+    write_trajectories(
+        trace,
+        [
+            attempt("a", (5, 10.0, 2.0)),
+            attempt("a#2", (5, 20.0, 4.0), part=2),
+            attempt("a~2", (5, 50.0, 0.0)),
+            attempt("b", (5, 1.0, 1.0), completed=False),
+            attempt("b#2", (5, 1.5, 0.0), completed=False, part=2),
+            attempt("b#3", (5, 0.5, 0.0), completed=False, part=3),
+        ],
+    )
+    assert main(["trace", "history", str(trace), "-o", str(output)]) == 0
+    assert lines(output) == [{"task": "a", "seconds": 43.0}, {"task": "b", "seconds": 4.0}]
+
+
 def test_a_recording_tells_what_a_batch_took(tmp_path: Path) -> None:
     with sync.Batch(sample_concurrency=2, record=tmp_path / "run") as batch:
         for name, turns in (("short", 1), ("long#2", 3)):
@@ -75,3 +92,13 @@ def test_an_input_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixtu
     write_trajectories(trace, [attempt("a", (5, 1.0, 2.0))])
     assert main(["trace", "history", str(trace), "-o", str(trace)]) == 2
     assert "is an input of this command" in capsys.readouterr().err
+
+
+def test_a_compressed_history_is_refused_as_no_gate_could_read_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, output = tmp_path / "t.jsonl", tmp_path / "history.jsonl.gz"
+    write_trajectories(trace, [attempt("a", (5, 1.0, 2.0))])
+    assert main(["trace", "history", str(trace), "-o", str(output)]) == 2
+    assert "a history is not compressed; give a name in .jsonl" in capsys.readouterr().err
+    assert not output.exists()

@@ -140,7 +140,7 @@ def test_alternatives_change_their_part_and_nothing_else(part: str) -> None:
     [
         ("sample-concurrency", "must be NAME=VALUE with a NAME of sample-concurrency, admission-policy"),
         ("workers=3", "must be NAME=VALUE"),
-        ("sample-concurrency=many", "'many' is no int"),
+        ("sample-concurrency=many", "'many' is not a whole number; give one"),
         ("sample-concurrency=0", "sample_concurrency is 0; it must be from 1"),
         ("routing=best", "routing is 'best'; it must be one of round-robin"),
         ("environment-policy=sjf", "only a simulated batch has that"),

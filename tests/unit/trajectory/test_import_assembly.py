@@ -46,6 +46,7 @@ def test_a_context_begun_anew_is_a_trajectory_of_its_own() -> None:
     first, second = assembled(Call(100, 20), Call(200, 9, stage=stage), Call(60, 5), Call(80, 5))
     assert (first.id, first.prompt_tokens()) == ("s", [100, 200])
     assert (second.id, second.prompt_tokens()) == ("s#2", [60, 80])
+    assert ("part" in first.meta, second.meta["part"]) == (False, 2)
     assert [turn.env and turn.env.duration_s for turn in first.turns] == [0.0, 1.5]
 
 
