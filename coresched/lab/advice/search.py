@@ -26,7 +26,7 @@ FINALISTS: Final = 3
 def search(
     starts: Iterable[RunSettings], capacity: Capacity, trials: Trials, *, by_history: bool = False
 ) -> RunSettings:
-    """What ends the batch soonest on orders that chose nothing: a start, or what was found on the way from it.
+    """What ends the batch soonest on orders that chose nothing: a start, or what was found on the way.
 
     What has won on the few orders of the search alone may have won by luck.
     """
