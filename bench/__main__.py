@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from bench import capacity, gateway, overhead, replay, service, simulator
+from bench.advised import command as advised
 from bench.better import command as better
 from bench.chaos import parser as chaos
 from bench.coalescing import command as coalescing
@@ -38,6 +39,7 @@ def build_parser() -> CommandParser:
         coalescing,
         rivals,
         better,
+        advised,
         results,
         replay,
         chaos,

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from bench.results_page.page import page, plots
-from bench.results_page.summary import BENCHES, packed, read_results, summarise
+from bench.results_page.summary import BENCHES, IF_THERE, packed, read_results, summarise
 from bench.rivals.cases import recorded_cases
 from coresched.cli.parser import CommandParser, add_command, number
 from coresched.errors import InputError
 
 ARGUMENTS: Final = {"paper": ("--seeds", "10"), "rivals": ("--seeds", "10"), "better": ("--seeds", "20")}
 """Sizes that all together take about 25 minutes on two cores."""
-OF_TRAJECTORIES: Final = ("rivals", "better")
+OF_TRAJECTORIES: Final = ("rivals", "better", *IF_THERE)
 
 
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
@@ -33,7 +33,9 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         dest="folder",
         type=Path,
         metavar="FOLDER",
-        help="run nothing: " + ", ".join(f"{name}.json" for name in BENCHES) + " are there",
+        help="run nothing: "
+        + ", ".join(f"{name}.json" for name in BENCHES)
+        + f" are there, {', '.join(f'{name}.json' for name in IF_THERE)} may be",
     )
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="leave what the benches print there (default nowhere)"
@@ -63,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        for name in BENCHES:
+        for name in (*BENCHES, *IF_THERE):
             run_bench(name, _arguments(name, args), folder / f"{name}.json")
         write(folder, args.into)
     return 0

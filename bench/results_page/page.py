@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bench.results_page import better_section, cost_section, paper_section, rivals_section
+from bench.results_page import advised_section, better_section, cost_section, paper_section, rivals_section
 from bench.results_page.markdown import is_sure, listed, wrapped
 from bench.rivals.kinds import PAPER
 
@@ -20,6 +20,7 @@ def page(summary: Mapping[str, Any]) -> str:
         paper_section.text(summary["paper"]),
         rivals_section.text(rivals, better),
         better_section.text(better),
+        *([advised_section.text(summary["advised"])] if "advised" in summary else []),
         cost_section.overhead_text(summary["overhead"]),
         cost_section.capacity_text(summary["capacity"]),
         _limits_of_the_page(),

@@ -11,16 +11,30 @@ from typing import Any, Final
 from coresched.errors import InputError
 
 BENCHES: Final = ("paper", "rivals", "better", "overhead", "capacity")
+IF_THERE: Final = ("advised",)
+"""Benches whose section the page has only where they were run."""
 DIGITS: Final = 4
 """Significant digits that are kept."""
-LEFT_OUT: Final = ("makespans_s", "runs", "settings", "request_imbalance", "migrations", "parts")
+LEFT_OUT: Final = (
+    "makespans_s",
+    "method_makespans_s",
+    "runs",
+    "settings",
+    "request_imbalance",
+    "migrations",
+    "parts",
+)
 """What the page does not show."""
 
 
 def read_results(folder: Path) -> dict[str, dict[str, Any]]:
-    """The benches' JSON from ``folder``, by name. Raises InputError for one that is missing or is none."""
+    """The benches' JSON from ``folder``, by name; those of IF_THERE may be missing.
+
+    Raises InputError for another that is missing, and for one that is none.
+    """
     found = {}
-    for name in BENCHES:
+    there = (name for name in IF_THERE if (folder / f"{name}.json").exists())
+    for name in (*BENCHES, *there):
         file = folder / f"{name}.json"
         try:
             found[name] = json.loads(file.read_text())

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import product
 from math import ceil
 from typing import Any, Final
 
 from coresched.capacity.profile import WorkloadProfile
 from coresched.errors import InputError
-from coresched.lab.plans import at_ratio, by_paper, by_peak
+from coresched.lab.plans import Point, at_ratio, by_kappa, by_paper, by_peak, by_requests
 from coresched.lab.simulator.model import WorkerModel
 from coresched.lab.simulator.settings import (
     LOAD_BOUNDED,
@@ -45,6 +46,10 @@ ORDERS: Final[tuple[WorkerPolicy, ...]] = ("fcfs", "lpm", "dfs-weight", "routing
 """Of the worker policies without a label capacity, those that `recipe` knows how to start."""
 LABEL_FACTORS: Final = (1.0, 1.25, 1.5)
 BANDS_S: Final = (10.0, 30.0, 120.0)
+PRESSURES: Final = (1.0, 1.5, 2.0)
+"""Of as many samples as an estimate says fit, how many are admitted where all is chosen at once."""
+NEARBY: Final = (0.85, 1.0, 1.18)
+"""Of r and of C_S, which are tried together: a worker that holds more at another r is to get more."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +60,18 @@ class Capacity:
     default_concurrency: int
     planned_ratio: float
     planned_concurrency: int
+    points: tuple[Point, ...] = ()
+    """r and C of a worker by each estimator that has it hold a trajectory at all."""
 
     @classmethod
     def of(cls, profile: WorkloadProfile, model: WorkerModel) -> "Capacity":
         """Raises InputError when not even one trajectory fits."""
-        guess = by_paper(profile, model).concurrency
-        planned = by_peak(profile, model, guess)
-        default = at_ratio(profile, model, model.default_state_ratio, guess)
-        return cls(default.ratio, default.concurrency, planned.ratio, planned.concurrency)
+        paper = by_paper(profile, model)
+        planned = by_peak(profile, model, paper.concurrency)
+        default = at_ratio(profile, model, model.default_state_ratio, paper.concurrency)
+        estimates = (default, planned, paper, by_requests(profile, model), by_kappa(profile, model))
+        points = tuple(dict.fromkeys(point for point in estimates if point.concurrency >= 1))
+        return cls(default.ratio, default.concurrency, planned.ratio, planned.concurrency, points)
 
 
 def part_of(settings: RunSettings, part: str) -> dict[str, Any]:
@@ -119,6 +128,42 @@ def alternatives(
             return
         yield replace(settings, environment_policy="fcfs")
         yield from (replace(settings, environment_policy="caas", band_s=band) for band in BANDS_S)
+
+
+def together(
+    settings: RunSettings, capacity: Capacity, samples: int, *, by_history: bool = False
+) -> Iterator[RunSettings]:
+    """Admission, pools and order chosen at once, by each estimate of what a worker holds.
+
+    One at a time they are stuck where two hold each other: at another r alone the old C_S overflows a pool.
+    """
+    found: dict[RunSettings, None] = {}
+    for point, pressure in product(capacity.points, PRESSURES):
+        count = min(max(1, round(pressure * settings.workers * point.concurrency)), samples)
+        for order, policy in product(
+            ("routing-prefix", "routing-residency"),
+            ADMISSION_POLICIES if by_history else (settings.admission_policy,),
+        ):
+            one = replace(
+                settings,
+                sample_concurrency=count,
+                admission_policy=policy,
+                state_ratio=point.ratio,
+                worker_policy=order,
+                label_capacity=point.concurrency if order == "routing-prefix" else settings.label_capacity,
+            )
+            found[one] = None
+    yield from found
+
+
+def nearby(settings: RunSettings, samples: int) -> Iterator[RunSettings]:
+    """A little more and less of r and of C_S, together."""
+    for ratio, count in product(NEARBY, NEARBY):
+        yield replace(
+            settings,
+            state_ratio=settings.state_ratio * ratio,
+            sample_concurrency=min(max(1, round(settings.sample_concurrency * count)), samples),
+        )
 
 
 def given(settings: RunSettings, texts: Sequence[str]) -> RunSettings:

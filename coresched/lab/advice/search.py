@@ -1,9 +1,17 @@
-"""The search: one part after another is set to what is best for it, until nothing changes any more."""
+"""The search: all at once by estimate, then part after part, until nothing changes any more."""
 
 from collections.abc import Iterable
 from typing import Final
 
-from coresched.lab.advice.parts import PARTS, Capacity, alternatives, part_of, with_part
+from coresched.lab.advice.parts import (
+    PARTS,
+    Capacity,
+    alternatives,
+    nearby,
+    part_of,
+    together,
+    with_part,
+)
 from coresched.lab.advice.trials import CONFIRMED, SEARCHED, Trials
 from coresched.lab.simulator.settings import RunSettings
 
@@ -18,28 +26,33 @@ FINALISTS: Final = 3
 def search(
     starts: Iterable[RunSettings], capacity: Capacity, trials: Trials, *, by_history: bool = False
 ) -> RunSettings:
-    """The best configuration that is found from any start, by the mean over the seeds of the search."""
-    found = [_climb(start, capacity, trials, by_history) for start in starts]
-    return min(found, key=lambda settings: trials.mean_s(settings, SEARCHED))
+    """What ends the batch soonest on orders that chose nothing: a start, or what was found on the way.
 
-
-def _climb(settings: RunSettings, capacity: Capacity, trials: Trials, by_history: bool) -> RunSettings:
+    What has won on the few orders of the search alone may have won by luck.
+    """
+    starts = list(starts)
+    samples = len(trials.trajectories)
+    began = [
+        _best(start, together(start, capacity, samples, by_history=by_history), trials) for start in starts
+    ]
+    settings = min(began, key=lambda one: trials.mean_s(one, SEARCHED))
+    passed = [*starts, *began]
     for _ in range(ROUNDS):
         before = settings
         for part in PARTS:
-            settings = _best(settings, part, capacity, trials, by_history)
+            tried = alternatives(settings, part, capacity, samples, by_history=by_history)
+            settings = _best(settings, tried, trials)
+        passed.append(settings)
+        settings = _best(settings, nearby(settings, samples), trials)
+        passed.append(settings)
         if settings == before:
             break
-    return settings
+    return min(dict.fromkeys(passed), key=lambda one: trials.mean_s(one, CONFIRMED))
 
 
-def _best(
-    settings: RunSettings, part: str, capacity: Capacity, trials: Trials, by_history: bool
-) -> RunSettings:
+def _best(settings: RunSettings, alternatives: Iterable[RunSettings], trials: Trials) -> RunSettings:
     """Every alternative is tried in one order of the batch, the best few in all orders."""
-    samples = len(trials.trajectories)
-    tried = list(alternatives(settings, part, capacity, samples, by_history=by_history))
-    tried.sort(key=lambda one: trials.makespan_s(one, SEARCHED[0]))
+    tried = sorted(alternatives, key=lambda one: trials.makespan_s(one, SEARCHED[0]))
     now_s = trials.mean_s(settings, SEARCHED)
     best = min(tried[:FINALISTS], key=lambda one: trials.mean_s(one, SEARCHED), default=settings)
     return best if trials.mean_s(best, SEARCHED) < now_s * (1 - WORTH) else settings

@@ -6,9 +6,11 @@ from math import exp, fsum, inf, log
 from typing import Final
 
 from coresched.errors import InputError
+from coresched.lab.bounds import Bounds
 from coresched.lab.simulator.model import WorkerModel
-from coresched.lab.simulator.run import SimulatedRun, simulate
+from coresched.lab.simulator.run import SimulatedRun, run_workload
 from coresched.lab.simulator.settings import RunSettings
+from coresched.lab.simulator.workload import Workload, build_workload
 from coresched.trajectory.schema import Trajectory
 
 SEARCHED: Final = range(1, 5)
@@ -28,15 +30,26 @@ class Trials:
     absent_environment_s: float | None = None
     ran: Callable[[int], None] = lambda count: None
     _makespans: dict[RunSettings, float] = field(default_factory=dict, repr=False)
+    _workloads: dict[int, Workload] = field(default_factory=dict, repr=False)
+    _bounds: dict[tuple[int, int, int | None], Bounds] = field(default_factory=dict, repr=False)
 
     def run(self, settings: RunSettings, seed: int) -> SimulatedRun:
         """One run. Raises InputError where a trajectory does not fit."""
-        run = simulate(
-            self.trajectories,
+        if seed not in self._workloads:
+            self._workloads[seed] = build_workload(
+                self.trajectories,
+                page_tokens=self.model.page_tokens,
+                seed=seed,
+                absent_environment_s=self.absent_environment_s,
+            )
+        bounded = seed, settings.workers, settings.environment_concurrency
+        run = run_workload(
+            self._workloads[seed],
             replace(settings, name="trial", seed=seed),
             self.model,
-            absent_environment_s=self.absent_environment_s,
+            bounds=self._bounds.get(bounded),
         )
+        self._bounds[bounded] = run.bounds
         self._makespans[run.settings] = run.metrics.makespan_s
         self.ran(len(self._makespans))
         return run

@@ -58,9 +58,11 @@ def run_workload(
     model: WorkerModel,
     *,
     progress: Callable[[int], None] | None = None,
+    bounds: Bounds | None = None,
 ) -> SimulatedRun:
     """The same for a workload that was built before, with the page size of the model and the seed of the run.
 
+    ``bounds``: of an earlier run of this workload on as many workers and environments, which are the same.
     Raises InputError for pools that do not hold it.
     """
     memory = split_memory(model, settings.state_ratio, settings.pool_policy)
@@ -70,12 +72,13 @@ def run_workload(
         if progress is not None:
             progress(cluster.completed)
     outcome = cluster.outcome()
-    bounds = lower_bounds(
-        workload,
-        model,
-        workers=settings.workers,
-        environment_concurrency=settings.environment_concurrency,
-    )
+    if bounds is None:
+        bounds = lower_bounds(
+            workload,
+            model,
+            workers=settings.workers,
+            environment_concurrency=settings.environment_concurrency,
+        )
     check_run(workload, outcome, bounds)
     return SimulatedRun(settings, measure(outcome), bounds, outcome)
 

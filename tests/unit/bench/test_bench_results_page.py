@@ -51,6 +51,24 @@ def test_a_changed_number_changes_the_page(summary: dict[str, Any]) -> None:
     assert plots(changed)["better"] != plots(summary)["better"]
 
 
+def test_what_is_advised_is_a_section_where_it_was_run(summary: dict[str, Any]) -> None:
+    share = {"median": 0.09, "low": 0.08, "high": 0.1}
+    row = {
+        "case": "SWE, W 1",
+        "advised": "state-ratio 0.136",
+        "method_makespan_s": 6000.0,
+        "saved": {"mean": 0.091, "mean_low": 0.083, "mean_high": 0.099, "median": share, "worst": 0.06},
+        "noise": 0.036,
+    }
+    claim = {"claim": "shorter on two", "holds": False, "detail": "on none"}
+    told = {"command": "python -m bench advised", "date": "d", "version": "1", "rows": [row]}
+    without = {name: told for name, told in summary.items() if name != "advised"}
+    text = page({**without, "advised": {**told, "claims": [claim]}})
+    assert "| SWE, W 1 | 100.0 | +9.1 (+8.3 to +9.9) | +9.0 (+8.0 to +10.0) | +6.0 | 3.6 |" in text
+    assert "shorter on two: **no**; on none." in text
+    assert "coresched advise` advises" not in page(without)
+
+
 def test_a_summary_leaves_out_single_runs_and_where_files_lie() -> None:
     told = {"command": "python -m bench rivals --trajectories /some/where.jsonl x --seeds 6", "date": "d"}
     row = {"makespan_s": 123.456789, "makespans_s": [1.0], "settings": {}}

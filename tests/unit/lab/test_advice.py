@@ -20,11 +20,21 @@ from coresched.client.gate.process import gate_options
 from coresched.errors import InputError
 from coresched.lab.advice.advice import Advice, advise
 from coresched.lab.advice.judgement import interval, saving
-from coresched.lab.advice.parts import PARTS, Capacity, alternatives, given, part_of, with_part
+from coresched.lab.advice.parts import (
+    PARTS,
+    Capacity,
+    alternatives,
+    given,
+    nearby,
+    part_of,
+    together,
+    with_part,
+)
 from coresched.lab.advice.recipe import recipe
 from coresched.lab.advice.search import search, without_idle_changes
-from coresched.lab.advice.trials import SEARCHED, Trials
+from coresched.lab.advice.trials import CONFIRMED, SEARCHED, Trials
 from coresched.lab.simulator.model import load_worker_model
+from coresched.lab.simulator.run import simulate
 from coresched.lab.simulator.settings import LOAD_BOUNDED, ROUTERS, Routing, RunSettings
 from coresched.trajectory.generator import generate
 from coresched.trajectory.schema import Environment, Trajectory, Turn
@@ -104,7 +114,7 @@ def test_the_search_never_ends_worse_than_where_it_began() -> None:
     capacity = Capacity.of(profile_of(trajectories), MODEL)
     for start in (settings(), settings(worker_policy="lpm", routing="round-robin", sample_concurrency=20)):
         found = search([start], capacity, trials)
-        assert trials.mean_s(found, SEARCHED) <= trials.mean_s(start, SEARCHED)
+        assert trials.mean_s(found, CONFIRMED) <= trials.mean_s(start, CONFIRMED)
         kept = without_idle_changes(found, start, trials)
         for part in PARTS:
             assert part_of(kept, part) in (part_of(found, part), part_of(start, part))
@@ -133,6 +143,42 @@ def test_alternatives_change_their_part_and_nothing_else(part: str) -> None:
     for one in tried:
         assert with_part(one, part, now) == now
         assert 1 <= one.sample_concurrency <= 20
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_all_at_once_is_each_estimate_under_each_pressure(history: bool) -> None:
+    capacity = Capacity.of(profile_of(workload(20)), MODEL)
+    now = settings()
+    tried = list(together(now, capacity, 20, by_history=history))
+    assert len(set(tried)) == len(tried)
+    assert len({point.ratio for point in capacity.points}) >= 4
+    assert {one.state_ratio for one in tried} == {point.ratio for point in capacity.points}
+    assert {one.worker_policy for one in tried} == {"routing-prefix", "routing-residency"}
+    assert ("longest-expected-first" in {one.admission_policy for one in tried}) == history
+    for one in tried:
+        least = min(20, 2 * next(p.concurrency for p in capacity.points if p.ratio == one.state_ratio))
+        assert least <= one.sample_concurrency <= 20
+        for part in ("routing", "environment"):
+            assert part_of(one, part) == part_of(now, part)
+
+
+def test_near_to_a_configuration_are_others_of_its_pools_and_samples() -> None:
+    now = settings(sample_concurrency=18)
+    tried = list(nearby(now, 20))
+    assert now in tried
+    assert {one.sample_concurrency for one in tried} == {15, 18, 20}
+    for one in tried:
+        assert replace(one, state_ratio=now.state_ratio, sample_concurrency=18) == now
+
+
+def test_a_run_among_trials_is_the_run_alone() -> None:
+    trajectories = workload(20)
+    trials = Trials(trajectories, MODEL)
+    for chosen in (settings(), settings(workers=1), settings(environment_concurrency=9)):
+        for seed in (1, 2):
+            alone = simulate(trajectories, replace(chosen, seed=seed), MODEL)
+            found = trials.run(chosen, seed)
+            assert (found.metrics.makespan_s, found.bounds) == (alone.metrics.makespan_s, alone.bounds)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What `coresched advise` advises against the paper's method."""
