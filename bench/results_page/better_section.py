@@ -77,8 +77,8 @@ def text(told: Mapping[str, Any]) -> str:
             f"costs more than {HURTS:.1%} of the makespan in none.",
             image("better-parts", "What each part saves beside all others, by case"),
             "\n".join(map(_verdict, told["verdicts"])),
-            "The parts lean on each other: longest-expected-first without the guard overflows the memory, and "
-            "the guard has little to do without the tier of cached trajectories. So take all of them, or what "
+            "The parts lean on each other: where memory is short, longest-expected-first admission overflows "
+            "it without the tier and its guard, as their rows below show. So take all of them, or what "
             "`coresched advise` finds for the workload at hand, rather than the kept ones alone.",
             "What each saves beside all others (the share of the makespan, %; bold where the sign is sure):",
             table(["part", *cases], _brings(told["verdicts"], cases, of)),
