@@ -21,8 +21,8 @@ NOTES = (
     "Each seed is another batch (recorded ones: the same in another order), with",
     "other labels. min: makespan in minutes. % longer: than with the base's own",
     "policy (bold) on the same seed, median, 95 % interval. Medians: reuse,",
-    "imbalance of requests, turns served elsewhere than the one before, makespan over its",
-    "lower bound. plain defaults: FCFS and cache-aware, at the same C_S and r.",
+    "imbalance of requests, turns served elsewhere than the one before, makespan",
+    "over its lower bound. plain defaults: FCFS and cache-aware, same C_S and r.",
 )
 
 

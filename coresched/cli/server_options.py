@@ -7,6 +7,8 @@ from coresched.core.routers import DEFAULT_VIRTUAL_NODES, ROUTERS
 from coresched.errors import InputError
 from coresched.logs import LEVELS
 
+DEFAULT_LOAD_BOUND = 1.25
+
 
 def add_listen(parser: CommandParser, *, default: str, warning: str = "") -> None:
     """``warning`` says who may do what at that address."""
@@ -39,7 +41,7 @@ def add_routing(parser: CommandParser) -> None:
     parser.add_argument(
         "--load-bound",
         type=number(at_least=1),
-        default=1.25,
+        default=DEFAULT_LOAD_BOUND,
         metavar="A",
         help="a worker takes requests up to A times the mean in flight (default %(default)s)",
     )
@@ -59,6 +61,15 @@ def check_routing(args: argparse.Namespace) -> None:
             f"--virtual-nodes is {args.virtual_nodes}, which is for a hash ring; leave it out with --router "
             "sticky-bounded"
         )
+
+
+def refuse_routing(args: argparse.Namespace, instead: str) -> None:
+    """Where there is nothing to choose from. Raises InputError for what would have no effect."""
+    usual = {"router": "lbch", "load_bound": DEFAULT_LOAD_BOUND, "virtual_nodes": DEFAULT_VIRTUAL_NODES}
+    for name, value in usual.items():
+        if (given := getattr(args, name)) != value:
+            option = f"--{name.replace('_', '-')} {given}"
+            raise InputError(f"{option} chooses among several --worker; leave it out with {instead}")
 
 
 def add_grace(parser: CommandParser, *, what: str) -> None:

@@ -17,6 +17,7 @@ from coresched.cli.server_options import (
     add_metrics,
     add_routing,
     check_routing,
+    refuse_routing,
 )
 from coresched.errors import InputError
 from coresched.logs import event, logging_to_stderr
@@ -270,6 +271,7 @@ def _llm(args: argparse.Namespace) -> "Worker | Fleet":
     if args.llm is not None and args.workers:
         raise InputError("--llm and --worker are given both; one server is --llm, several are --worker")
     if args.llm is not None:
+        refuse_routing(args, "--llm")
         return _server("--llm", args.llm.rstrip("/").removesuffix("/v1"))
     if not args.workers:
         raise InputError("--llm must be given, such as --llm http://127.0.0.1:30000, or --worker for several")

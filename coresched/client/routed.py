@@ -79,10 +79,16 @@ def own_or_given(
 ) -> R | SharedRouter:
     """The router given, or a new one over the workers.
 
-    Raises ValueError for options that a given router already has, names that differ from those of a given
-    SharedRouter, a weight without worker, no workers, and for what LoadBoundedRouter refuses.
+    Raises TypeError for what is no router, ValueError for options that a given router already has, names that
+    differ from those of a given SharedRouter, a weight without worker, no workers, and for what
+    LoadBoundedRouter refuses.
     """
     if router is not None:
+        if not hasattr(router, "route"):
+            raise TypeError(
+                'router must be a router, such as SharedRouter(workers, router="sticky-bounded"), '
+                f"got {router!r} of type {type(router).__name__}"
+            )
         if weights is not None or (load_bound, virtual_nodes) != (1.25, 128):
             raise ValueError(
                 "weights, load_bound and virtual_nodes belong to the router; leave them out beside router="

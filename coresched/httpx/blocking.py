@@ -43,7 +43,7 @@ class SyncTransport(httpx.BaseTransport):
     ) -> None:
         self._book = AddressBook(workers, label_header)
         check_factory(inner)
-        if router is not None and inspect.iscoroutinefunction(router.route):
+        if router is not None and inspect.iscoroutinefunction(getattr(router, "route", None)):
             raise TypeError(
                 f"router must route without waiting for SyncTransport, got {type(router).__name__}"
             )

@@ -61,6 +61,10 @@ def test_bad_workers_are_refused(make: Any, workers: Any, message: str) -> None:
         ({"inner": httpx.MockTransport(lambda request: httpx.Response(200))}, "inner must be a function"),
         ({"router": SharedRouter(["http://w1"])}, "workers must have the names of the router's workers"),
         ({"router": SharedRouter(["http://w0"]), "load_bound": 2.0}, "belong to the router; leave them out"),
+        (
+            {"router": "sticky-bounded"},
+            "router must be a router, such as SharedRouter.*got 'sticky-bounded' of",
+        ),
         ({"router": SharedRouter(["http://w0"]), "weights": {}}, "belong to the router; leave them out"),
     ],
 )
