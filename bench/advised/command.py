@@ -15,9 +15,10 @@ from bench.advised.claims import Claim, claims
 from bench.advised.trials import Trial, try_all
 from bench.machine import this_machine
 from bench.progress import announce, clear
-from bench.results import heading, print_page
+from bench.results import heading, print_page, today
 from bench.rivals.options import seeds_of
-from bench.rivals.tables import as_json, new_table, percents
+from bench.rivals.tables import new_table, percents
+from coresched import __version__
 from coresched.cli.parser import CommandParser, add_command, count, number
 from coresched.cli.terminal import stdout_console
 from coresched.lab.advice.judgement import LEAST_SEEDS
@@ -95,8 +96,16 @@ def run(args: argparse.Namespace) -> int:
     clear()
     found = claims(trials)
     if args.json:
-        told = as_json(args.command_line, machine, seeds, map(_row, trials))
-        print(json.dumps({**told, "claims": [asdict(claim) for claim in found]}, indent=1))
+        told = {
+            "command": args.command_line,
+            "date": today(),
+            "version": __version__,
+            "machine": asdict(machine),
+            "seeds": seeds,
+            "rows": [_row(trial) for trial in trials],
+            "claims": [asdict(claim) for claim in found],
+        }
+        print(json.dumps(told, indent=1))
         return 0
     console = stdout_console()
     print_page(console, heading(args.command_line, machine), _table(trials), notes=NOTES)
