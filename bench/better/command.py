@@ -21,11 +21,11 @@ from coresched.cli.terminal import stdout_console
 SEEDS = 20
 
 NOTES = (
-    "On seeds that no choice of a part has seen. min: makespan in minutes. % longer: than",
-    "with the paper's method on the same seed, median and 95 % interval. brings: what the",
-    "part that is left out saves beside the others. reuse, x bound: medians.",
-    "A part is kept if it surely saves something in some case, and in none surely costs",
-    "more than 0.5 %.",
+    "On seeds that no choice of a part has seen. min: makespan in minutes. % longer:",
+    "than with the paper's method on the same seed, median and 95 % interval. brings:",
+    "what the part that is left out saves beside the others. reuse, x bound: medians.",
+    "A part is kept if it surely saves something in some case, and in none surely",
+    "costs more than 0.5 %.",
 )
 
 
