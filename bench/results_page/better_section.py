@@ -72,9 +72,9 @@ def text(told: Mapping[str, Any]) -> str:
             _against_method("All parts together are", STACK, cases, of),
             _against_method("Without release, which no engine can be told today, they are", BUILT, cases, of),
             _table(cases, of),
-            "### Which parts are kept",
-            "A part is kept if, beside all the others, it surely saves something in some case and surely "
-            f"costs more than {HURTS:.1%} of the makespan in none.",
+            "### Which parts never cost anything",
+            "A part is kept on its own if, beside all the others, it surely saves something in some case and "
+            f"surely costs more than {HURTS:.1%} of the makespan in none.",
             image("better-parts", "What each part saves beside all others, by case"),
             "\n".join(map(_verdict, told["verdicts"])),
             "The parts lean on each other: where memory is short, longest-expected-first admission overflows "
@@ -117,7 +117,7 @@ def _table(cases: Sequence[str], of: Mapping[tuple[str, str], Mapping[str, Any]]
 
 
 def _verdict(verdict: Mapping[str, Any]) -> str:
-    word = "kept" if verdict["kept"] else "**not kept**"
+    word = "kept" if verdict["kept"] else "**not kept on its own**"
     return (
         f"- {verdict['part']}: {word}; surely saves in {len(verdict['helps'])} cases, surely costs in: "
         f"{listed(verdict['costs'])}."

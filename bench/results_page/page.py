@@ -56,8 +56,9 @@ def _opening(summary: Mapping[str, Any]) -> str:
                     f"- Of the paper's {sum(shapes.values())} shapes {shapes['reproduces']} reproduce, "
                     f"{shapes['in part']} in part, {shapes['does not']} do not.",
                     *_winners(summary["rivals"]["rows"]),
-                    f"- What we put beside the paper's method is surely shorter in {won} of {len(stack)} "
-                    f"cases, surely longer in {lost}; of its parts, not kept: {listed(dropped)}.",
+                    f"- What we put in place of the paper's method is surely shorter in {won} of "
+                    f"{len(stack)} cases, surely longer in {lost}. Parts of it that cost something beside the "
+                    f"others in some case: {listed(dropped)}.",
                 ]
             ),
         ]
