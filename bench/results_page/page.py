@@ -57,8 +57,8 @@ def _opening(summary: Mapping[str, Any]) -> str:
                     f"{shapes['in part']} in part, {shapes['does not']} do not.",
                     *_winners(summary["rivals"]["rows"]),
                     f"- What we put in place of the paper's method is surely shorter in {won} of "
-                    f"{len(stack)} cases, surely longer in {lost}. Parts of it that cost something beside the "
-                    f"others in some case: {listed(dropped)}.",
+                    f"{len(stack)} cases, surely longer in {lost}. Parts of it that cost something beside "
+                    f"the others in some case: {listed(dropped)}.",
                 ]
             ),
         ]
