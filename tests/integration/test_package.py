@@ -29,7 +29,10 @@ def names_in(sdist: Path) -> set[str]:
 def test_the_sdist_has_the_sources_and_nothing_generated(sdist: Path) -> None:
     names = names_in(sdist)
     assert {"setup.py", "proto/coresched/v1/router.proto", "coresched/core/ring.pyx", "LICENSE"} <= names
-    assert not [name for name in names if "_pb2" in name or name.endswith((".c", ".cpp", ".so"))]
+    beside_pyx = {name.removesuffix(".pyx") + ".cpp" for name in names if name.endswith(".pyx")}
+    assert not beside_pyx & names
+    assert not [name for name in names if "_pb2" in name or name.endswith((".c", ".so"))]
+    assert [name for name in names if name.endswith(".cpp")] == ["bench/floor/floor.cpp"]
 
 
 def test_the_wheel_is_complete_installs_and_runs(sdist: Path, tmp_path: Path) -> None:
