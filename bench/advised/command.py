@@ -16,12 +16,11 @@ from bench.advised.trials import Trial, try_all
 from bench.machine import this_machine
 from bench.progress import announce, clear
 from bench.results import heading, print_page, today
-from bench.rivals.options import seeds_of
+from bench.rivals.options import add_case_options, check_recorded_options, seeds_of
 from bench.rivals.tables import new_table, percents
 from coresched import __version__
-from coresched.cli.parser import CommandParser, add_command, count, number
+from coresched.cli.parser import CommandParser, add_command
 from coresched.cli.terminal import stdout_console
-from coresched.lab.advice.judgement import LEAST_SEEDS
 
 SEEDS = 20
 
@@ -43,51 +42,21 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         "paper's method as it is today, and judge what it advises on other batches.",
         example="python -m bench advised --case SWE --seeds 20",
     )
-    parser.add_argument(
-        "--seeds",
-        type=count,
-        default=SEEDS,
-        metavar="N",
-        help=f"seeds, at least {LEAST_SEEDS} (default %(default)s)",
-    )
-    parser.add_argument(
-        "--case",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help='cases whose name begins so, "SWE, W 2" or "SWE"; repeat for more (default all)',
-    )
+    add_case_options(parser, SEEDS)
     parser.add_argument(
         "--without-history",
         action="store_true",
         help="advise as without a history file; with one, expected lengths are off by a lognormal factor",
     )
-    parser.add_argument(
-        "--trajectories",
-        nargs="+",
-        default=(),
-        metavar="FILE",
-        help="recorded batches too, each file one, on a third of the memory that they need",
-    )
-    parser.add_argument(
-        "--environment-concurrency",
-        type=count,
-        metavar="C_E",
-        help="for the recorded batches (default no cap)",
-    )
-    parser.add_argument(
-        "--absent-environment-s",
-        type=number(at_least=0),
-        metavar="SECONDS",
-        help="stands for environment durations that were not recorded",
-    )
-    parser.add_argument("--json", action="store_true", help="print the results as JSON")
-    parser.set_defaults(run=run, quick=False)
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     seeds = seeds_of(args)
-    cases = cases_of(args.case, args.trajectories, args.environment_concurrency, args.absent_environment_s)
+    check_recorded_options(args)
+    cases = cases_of(
+        args.case or (), args.trajectories, args.environment_concurrency, args.absent_environment_s
+    )
     machine = this_machine()
     print(f"{len(cases)} cases, up to a minute each and core", file=sys.stderr)
     trials = try_all(

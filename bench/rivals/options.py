@@ -17,13 +17,21 @@ QUICK: Final = ("WideSearch, W 2", "MCP-Atlas, W 1, C_E 3")
 
 
 def add_options(parser: CommandParser, seeds: int) -> None:
+    add_case_options(parser, seeds)
+    parser.add_argument(
+        "--quick", action="store_true", help="two cases, six seeds, if not told: to see that it runs"
+    )
+
+
+def add_case_options(parser: CommandParser, seeds: int) -> None:
+    """Which cases, on how many seeds, and whether as JSON."""
     parser.add_argument(
         "--seeds",
         type=count,
         metavar="N",
         help=f"seeds, at least {LEAST_SEEDS} (default {seeds})",
     )
-    parser.set_defaults(usual_seeds=seeds)
+    parser.set_defaults(usual_seeds=seeds, quick=False)
     parser.add_argument(
         "--case",
         action="append",
@@ -35,7 +43,7 @@ def add_options(parser: CommandParser, seeds: int) -> None:
         nargs="+",
         default=(),
         metavar="FILE",
-        help="recorded batches to run too, each file one",
+        help="recorded batches to run too, each file one, on memory for a third of it",
     )
     parser.add_argument(
         "--environment-concurrency",
@@ -48,9 +56,6 @@ def add_options(parser: CommandParser, seeds: int) -> None:
         type=number(at_least=0),
         metavar="SECONDS",
         help="stands for environment durations that were not recorded",
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="two cases, six seeds, if not told: to see that it runs"
     )
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
@@ -66,10 +71,7 @@ def seeds_of(args: argparse.Namespace) -> int:
 
 def cases_of(args: argparse.Namespace) -> list[Case]:
     """Those that the options ask for. Raises InputError for files that cannot be run and names of no case."""
-    for option in ("environment_concurrency", "absent_environment_s"):
-        if not args.trajectories and getattr(args, option) is not None:
-            written = option.replace("_", "-")
-            raise InputError(f"--{written} is for recorded batches; give --trajectories too, or leave it out")
+    check_recorded_options(args)
     recorded = [*recorded_cases(args.trajectories, args.environment_concurrency, args.absent_environment_s)]
     every = [*shipped_cases(), *recorded]
     names = args.case or ([*QUICK, *(case.name for case in recorded)] if args.quick else [""])
@@ -78,6 +80,14 @@ def cases_of(args: argparse.Namespace) -> list[Case]:
             known = ", ".join(f'"{case.name}"' for case in every)
             raise InputError(f"--case {name!r} begins no case; there are {known}")
     return [case for case in every if case.name.startswith(tuple(names))]
+
+
+def check_recorded_options(args: argparse.Namespace) -> None:
+    """Raises InputError for options of recorded batches where there are none."""
+    for option in ("environment_concurrency", "absent_environment_s"):
+        if not args.trajectories and getattr(args, option) is not None:
+            written = option.replace("_", "-")
+            raise InputError(f"--{written} is for recorded batches; give --trajectories too, or leave it out")
 
 
 def recorded_of(cases: Sequence[Case]) -> list[dict[str, Any]]:
