@@ -136,6 +136,10 @@ class BatchBase:
             admission_policy=admission_policy,
         )
         routing = make_router(router, [] if workers is None else workers, load_bound)
+        if workers is None and router != "lbch":
+            raise ValueError(
+                f"router is {router!r}, for workers to route among; give workers, or leave it out"
+            )
         if workers is not None and not routing.workers():
             raise ValueError(
                 "workers must name at least one worker, got none; leave it out to route elsewhere"

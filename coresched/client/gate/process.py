@@ -124,6 +124,8 @@ def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:
         )
     if "service" in options and "batch" not in options:
         raise InputError(f"{PREFIX}BATCH must be set with {PREFIX}SERVICE: the batch's name there")
+    if "router" in options and not {"workers", "service"} & options.keys():
+        raise InputError(f"{PREFIX}ROUTER is for workers to route among; set {PREFIX}WORKERS too, or neither")
     for name in ("workers", "load_bound", "router"):
         if "service" in options and name in options:
             raise InputError(

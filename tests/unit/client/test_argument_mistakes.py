@@ -196,6 +196,10 @@ def test_every_option_is_checked_as_connect_is_called(
         ({"workers": {"w0": "heavy"}}, "weight of 'w0' must be an int or a float"),
         ({"load_bound": 0.5}, "load_bound must be at least 1"),
         ({"router": "ring"}, "router must be one of lbch, sticky-bounded, got 'ring'"),
+        (
+            {"router": "sticky-bounded"},
+            "router is 'sticky-bounded', for workers to route among; give workers",
+        ),
     ],
 )
 def test_so_is_every_option_of_a_batch(make: Callable[..., Any], options: dict[str, Any], said: str) -> None:

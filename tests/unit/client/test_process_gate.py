@@ -94,6 +94,7 @@ def test_each_variable_is_an_option() -> None:
             "CORESCHED_RESIDENT_CONCURRENCY must be a whole number .* got '1.5'",
         ),
         ({"BAND_S": "nan"}, "CORESCHED_BAND_S must be a number of seconds above 0, got 'nan'"),
+        ({"ROUTER": "lbch"}, "CORESCHED_ROUTER is for workers to route among; set CORESCHED_WORKERS too"),
         ({"ROUTER": "ring"}, "CORESCHED_ROUTER must be lbch or sticky-bounded, got 'ring'"),
         ({"LOAD_BOUND": "0.5"}, "CORESCHED_LOAD_BOUND must be a number of at least 1, got '0.5'"),
         ({"WORKERS": "http://a,,"}, "CORESCHED_WORKERS must be base URLs separated by commas, each once"),
