@@ -19,7 +19,7 @@ from bench.results_page.markdown import (
 from bench.results_page.plots import Mark, Row, rows_plot
 from bench.results_page.scales import linear_scale, percent_scale
 from bench.rivals.kinds import PAPER, PLAIN
-from coresched.lab.policies import POLICIES
+from coresched.lab import policies
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -34,7 +34,7 @@ HEADS: Final = {
 
 
 BEST: Final = "best one change"
-ORACLES: Final = frozenset((one.kind, one.name) for one in POLICIES if ": an oracle" in one.rule)
+ORACLES: Final = frozenset((one.kind, one.name) for one in policies.POLICIES if ": an oracle" in one.rule)
 """What no scheduler could do; its distance is of interest, but it is nobody's rival."""
 UNDER: Final = {PAPER: "In the paper's method", PLAIN: "Under plain defaults"}
 
@@ -42,8 +42,7 @@ LEFT_OUT: Final = (
     "Not there, as the rule could not be found precisely, or rests on what the simulator does not have: "
     "vllm-router's kv_aware and the scorers of llm-d and Dynamo (an engine's cache events), Ray's "
     "PrefixCacheAffinityRouter, AIBrix's gates and HAProxy's hash-balance-factor; Preble's rebalancing, "
-    "DualMap's moves of queued requests, Marconi's choice of what to keep; tiers in host memory; CONCUR's "
-    "admission; SAGA's order of sessions. ARL-Tangram with jobs that cannot be sped up is FCFS. Policies "
+    "DualMap's moves of queued requests, Marconi's choice of what to keep; tiers in host memory. Policies "
     "that go by expected lengths expect the true length times a lognormal factor of sigma 0.6, but for the "
     "oracles, which know it."
 )
@@ -87,6 +86,8 @@ def text(rivals: Mapping[str, Any], better: Mapping[str, Any]) -> str:
             head = kind
         parts += _kind(kind, base, rows)
     parts.append(LEFT_OUT)
+    others = [f"{system}: {missing} (arXiv:{number})" for system, missing, number in policies.LEFT_OUT]
+    parts.append("Nor are, of other kinds:\n\n" + "\n".join(f"- {one}" for one in others))
     return "\n\n".join([*parts, *_limit_text(rivals["rows"], better["rows"])])
 
 

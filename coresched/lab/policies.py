@@ -191,6 +191,7 @@ LEFT_OUT: Final = (
         "2603.13019",
     ),
     ("SAGA", "its order of sessions; its prediction is in sjf-expected", "2605.00528"),
+    ("Preble", "its order inside a worker, of its own SGLang", "2407.00023"),
 )
 """Systems without a policy here, what could not be found of them, and their arXiv number."""
 
