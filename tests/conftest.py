@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import signal
 from itertools import groupby
 
 import pytest
@@ -8,6 +9,10 @@ from hypothesis import HealthCheck, settings
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("noisy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("noisy")
+
+# A shell has SIGINT ignored in what it runs in the background, and children of the tests would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW = ("packaging", "vllm", "sglang")
 """Markers of files that take minutes, and first install something that others of the kind wait for."""

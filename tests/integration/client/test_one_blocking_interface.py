@@ -4,7 +4,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -158,15 +157,6 @@ def test_leaving_the_batch_ends_every_wait_with_an_error(
         batch.sample("late")
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """SIGINT is KeyboardInterrupt, also in the background of a shell, which has it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 @CONTENDED
 def test_an_interrupted_wait_gives_its_place_to_the_next(
     batches: Batches, holder: Any, options: dict[str, Any], waiting: str
