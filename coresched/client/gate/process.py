@@ -95,19 +95,25 @@ def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:
         except ValueError:
             raise InputError(f"{variable} must be {what}, got {text!r}") from None
 
+    def one_of(name: str, *choices: str) -> str | None:
+        def chosen(text: str) -> str:
+            if text not in choices:
+                raise ValueError
+            return text
+
+        return read(name, chosen, " or ".join(choices))
+
     given: dict[str, Any] = {
         "sample_concurrency": read("sample_concurrency", _count, "a whole number of at least 1"),
         "environment_concurrency": read("environment_concurrency", _count, "a whole number of at least 1"),
         "resident_concurrency": read("resident_concurrency", _count, "a whole number of at least 1"),
-        "environment_policy": read("environment_policy", _policy, "caas or fcfs"),
-        "admission_policy": read(
-            "admission_policy", _admission_policy, "submission or longest-expected-first"
-        ),
+        "environment_policy": one_of("environment_policy", "caas", "fcfs"),
+        "admission_policy": one_of("admission_policy", "submission", "longest-expected-first"),
         "band_s": read("band_s", _positive, "a number of seconds above 0"),
         "bucket_s": read("bucket_s", _positive, "a number of seconds above 0"),
         "workers": read("workers", _names, "base URLs separated by commas, each once"),
         "load_bound": read("load_bound", _bound, "a number of at least 1"),
-        "router": read("router", _router, " or ".join(ROUTERS)),
+        "router": one_of("router", *ROUTERS),
     }
     given |= {
         name: read(name, str, "")
@@ -162,24 +168,6 @@ def _bound(text: str) -> float:
     if not 1 <= float(text) < float("inf"):
         raise ValueError
     return float(text)
-
-
-def _policy(text: str) -> str:
-    if text not in ("caas", "fcfs"):
-        raise ValueError
-    return text
-
-
-def _router(text: str) -> str:
-    if text not in ROUTERS:
-        raise ValueError
-    return text
-
-
-def _admission_policy(text: str) -> str:
-    if text not in ("submission", "longest-expected-first"):
-        raise ValueError
-    return text
 
 
 def _names(text: str) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from math import ceil, floor, log10
 
-from coresched.lab.report.svg import BOTTOM, HEIGHT, TOP, WIDTH, Line
+from coresched.lab.report.svg import BOTTOM, HEIGHT, TOP, WIDTH, Line, axis_names, curve
 
 LEFT, RIGHT = 88, 36  # for decades with their unit beside the axis' name, and for a long last one
 
@@ -46,18 +46,9 @@ def loglog_chart(
             f'<text class="tick" x="{x(10.0**power):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
             f"{_decade(power)}</text>"
         )
-    parts.append(
-        f'<text class="axis" x="{LEFT + plot_width / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">'
-        f"{escape(x_label)}</text>"
-        f'<text class="axis" transform="translate(12 {TOP + plot_height / 2:.0f}) rotate(-90)" '
-        f'text-anchor="middle">{escape(y_label)}</text>'
-    )
+    parts.append(axis_names(x_label, y_label, x=LEFT + plot_width / 2, y_left=12))
     for line in lines:
-        path = " ".join(f"{x(px):.1f},{y(py):.1f}" for px, py in line.points)
-        parts.append(
-            f'<polyline class="curve {line.style}" points="{path}">'
-            f"<title>{escape(line.label)}</title></polyline>"
-        )
+        parts.append(curve(line, x, y))
         parts += [
             f'<circle class="curve {line.style}" cx="{x(px):.1f}" cy="{y(py):.1f}" r="2.5"/>'
             for px, py in line.points

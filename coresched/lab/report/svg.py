@@ -1,5 +1,6 @@
 """Line charts as inline SVG."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from math import floor, log10
@@ -50,23 +51,30 @@ def line_chart(
             f'<text class="tick" x="{x(tick):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
             f"{tick:g}</text>"
         )
-    parts.append(
-        f'<text class="axis" x="{LEFT + plot_width / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">'
-        f"{escape(x_label)}</text>"
-        f'<text class="axis" transform="translate(14 {TOP + plot_height / 2:.0f}) rotate(-90)" '
-        f'text-anchor="middle">'
-        f"{escape(y_label)}</text>"
-    )
-    for line in lines:
-        path = " ".join(f"{x(px):.1f},{y(py):.1f}" for px, py in line.points)
-        parts.append(
-            f'<polyline class="curve {line.style}" points="{path}">'
-            f"<title>{escape(line.label)}</title></polyline>"
-        )
+    parts.append(axis_names(x_label, y_label, x=LEFT + plot_width / 2, y_left=14))
+    parts += [curve(line, x, y) for line in lines]
     parts.append("</svg>")
     named = dict.fromkeys((line.label, line.style) for line in lines)
     legend = "".join(f'<span><i class="key {style}"></i>{escape(label)}</span>' for label, style in named)
     return f'{"".join(parts)}<div class="legend">{legend}</div>'
+
+
+def axis_names(x_label: str, y_label: str, *, x: float, y_left: int) -> str:
+    """What the axes are called: below, in the middle at ``x``, and upwards, ``y_left`` from the left edge."""
+    middle = TOP + (HEIGHT - TOP - BOTTOM) / 2
+    return (
+        f'<text class="axis" x="{x:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
+        f'<text class="axis" transform="translate({y_left} {middle:.0f}) rotate(-90)" '
+        f'text-anchor="middle">{escape(y_label)}</text>'
+    )
+
+
+def curve(line: Line, x: Callable[[float], float], y: Callable[[float], float]) -> str:
+    """A line through its points, which ``x`` and ``y`` bring into the plot."""
+    path = " ".join(f"{x(px):.1f},{y(py):.1f}" for px, py in line.points)
+    return (
+        f'<polyline class="curve {line.style}" points="{path}"><title>{escape(line.label)}</title></polyline>'
+    )
 
 
 def ticks(most: float, wanted: int = 5) -> list[float]:
