@@ -20,6 +20,7 @@ _OWN = {
     "states_evicted": "States that were evicted because no live trajectory needed them.",
     "moved_back": "Times that a live trajectory was next to be evicted and was moved behind all others.",
     "states_demoted": "Blocks of superseded recurrent states that were put up for eviction.",
+    "resumed": "Requests admitted once more after the engine had pushed them out.",
 }
 _CALLED = {"changes": "order_changes"}
 _ADMITTED = "Requests admitted, by whether their label was in the policy's first tier."

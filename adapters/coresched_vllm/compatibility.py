@@ -43,7 +43,7 @@ PLACES = (
 _FIELDS = {
     _SCHEDULER: ("waiting", "running", "kv_cache_manager", "finished_req_ids"),
     "vllm.v1.request.Request": (
-        *("request_id", "session_id", "sampling_params", "status", "block_hashes"),
+        *("request_id", "session_id", "sampling_params", "status", "num_preemptions", "block_hashes"),
         *("skip_reading_prefix_cache", "num_prompt_tokens", "num_computed_tokens", "shared_prefix_boundary"),
     ),
     "vllm.v1.core.kv_cache_manager.KVCacheManager": ("coordinator", "block_pool", "enable_caching"),

@@ -13,6 +13,8 @@ class VllmPrefixCounts(PrefixCounts):
 
     states_demoted: int
     """Blocks of superseded states that were put up for eviction."""
+    resumed: int
+    """Admitted requests that had been pushed out before; each counts as a hit, a miss or unlabelled again."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class VllmResidencyCounts(ResidencyCounts):
     """Of routing-residency."""
 
     states_demoted: int
-    """As of routing-prefix."""
+    """As of routing-prefix, as is the next."""
+    resumed: int
     moved_back: int
     """Times that a live trajectory was next to be evicted and was moved behind all others."""
 

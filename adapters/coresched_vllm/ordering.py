@@ -29,6 +29,7 @@ class Ordering(CountedOrder):
         self._prefix_hit = prefix_hit
         self.states_demoted = 0
         """Blocks of superseded states that were put up for eviction."""
+        self._resumed = 0
 
     def finished(self, request_ids: Iterable[str]) -> None:
         """Before `order`: requests that have finished since the last pass."""
@@ -53,6 +54,7 @@ class Ordering(CountedOrder):
                 waiting = self._enter(request)
                 setattr(request, WAITING, waiting)
             self._count(waiting.label)
+            self._resumed += request.num_preemptions > 0
 
     def passed(self, running: Iterable[Any], admitted: Iterable[Any], output: Any) -> None:
         """After a pass of vLLM with this ``output``, a SchedulerOutput."""
@@ -66,4 +68,4 @@ class Ordering(CountedOrder):
 
     def _common(self) -> dict[str, Any]:
         """The fields that the counts of all policies have."""
-        return super()._common() | {"states_demoted": self.states_demoted}
+        return super()._common() | {"states_demoted": self.states_demoted, "resumed": self._resumed}

@@ -39,6 +39,7 @@ _METRICS = {
     "vllm:prefix_cache_queries_total": "asked tokens",
     "vllm:prefix_cache_hits_total": "cached tokens",
     f"{_OURS}refused_labels_total": "refused",
+    f"{_OURS}resumed_total": "resumed",
 }
 
 

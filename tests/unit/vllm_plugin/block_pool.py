@@ -48,6 +48,7 @@ class Request:
     num_prompt_tokens: int
     num_computed_tokens: int = 0
     shared_prefix_boundary: int = 0
+    num_preemptions: int = 0
 
     @property
     def num_tokens(self) -> int:

@@ -99,6 +99,7 @@ class Request:
     def __init__(self) -> None:
         self.request_id, self.session_id, self.sampling_params, self.status = 1, 2, 3, 4
         self.block_hashes, self.skip_reading_prefix_cache = 5, 6
+        self.num_preemptions = 0
         self.num_prompt_tokens, self.num_computed_tokens, self.shared_prefix_boundary = 7, 8, 9
 
 

@@ -23,6 +23,7 @@ COMMON = {
     "unlabelled": 4,
     "refused_labels": 3,
     "states_demoted": 2,
+    "resumed": 1,
 }
 SOME = VllmPrefixCounts(**COMMON, queries=8)
 NONE = VllmPrefixCounts(**dict.fromkeys(COMMON, 0), queries=0)
@@ -70,8 +71,8 @@ def test_each_policy_has_its_own_counters(tmp_path: Path) -> None:
     SharedCounts(tmp_path, ("m", "1"), VllmResidencyCounts).publish(residency)
     found = scraped(tmp_path)
     own = '{engine="1",model_name="m"}'
-    names = ("lost", "held_back", "moved_back", "states_demoted")
-    assert [found[f"coresched_residency_{name}_total{own}"] for name in names] == [11, 12, 13, 2]
+    names = ("lost", "held_back", "moved_back", "states_demoted", "resumed")
+    assert [found[f"coresched_residency_{name}_total{own}"] for name in names] == [11, 12, 13, 2, 1]
     assert found['coresched_prefix_states_demoted_total{engine="0",model_name="m"}'] == 2
     assert not any(name.startswith("coresched_prefix") and 'engine="1"' in name for name in found)
 

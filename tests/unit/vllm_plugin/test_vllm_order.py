@@ -16,6 +16,7 @@ class Request:
     request_id: str
     session_id: Any = None
     sampling_params: Any = None
+    num_preemptions: int = 0
 
 
 @dataclass
@@ -79,6 +80,18 @@ def test_a_request_that_runs_without_a_pass_touches_its_label() -> None:
     scheduler = Scheduler()
     scheduler.ordering.admitted([Request("loaded", "a")])
     assert scheduler.ordering.policy.labels() == ["a"]
+
+
+def test_who_was_pushed_out_is_counted_apart_where_it_is_admitted_again() -> None:
+    scheduler = Scheduler()
+    first, other = Request("a1", "a"), Request("n")
+    scheduler.ordering.admitted([first, other])
+    first.num_preemptions = 1
+    scheduler.ordering.admitted([first])
+    first.num_preemptions = 2
+    scheduler.ordering.admitted([first, Request("a2", "a")])
+    counts = scheduler.ordering.counts()
+    assert (counts.misses, counts.hits, counts.unlabelled, counts.resumed) == (1, 3, 1, 2)
 
 
 def test_counts() -> None:
