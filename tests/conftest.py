@@ -14,7 +14,7 @@ settings.load_profile("noisy")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-SLOW = ("packaging", "vllm", "sglang")
+SLOW = ("packaging", "vllm", "sglang", "ray")
 """Markers of files that take minutes, and first install something that others of the kind wait for."""
 
 

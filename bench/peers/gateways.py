@@ -1,23 +1,14 @@
-"""Gateways beside ours: how each is started, and the environments they are installed in.
-
-Each peer has an environment of its own: the wheel of sglang-router installs a console script called `smg`
-too, which would replace smg's.
-"""
+"""Gateways beside ours: how each is started."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import venv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from bench.peers.environments import SGLANG_ROUTER, SMG, program
 from coresched.errors import InputError
-
-SMG = "smg==1.13.0"
-SGLANG_ROUTER = "sglang-router==0.3.2"
 
 Command = Callable[[int, int, Sequence[str]], list[str]]
 """The command line for a port, a second one for metrics, and the workers' URLs."""
@@ -41,7 +32,7 @@ def coresched_gateway() -> Gateway:
     return Gateway("coresched gateway", command)
 
 
-def smg_gateways(program: str) -> list[Gateway]:
+def smg_gateways(launcher: str) -> list[Gateway]:
     """smg with strict consistent hashing, and with its bounded prefix_hash at LBCH's bound.
 
     With a routing key, prefix_hash hashes the key; the absolute allowance of 10 requests is set to 0.
@@ -49,7 +40,7 @@ def smg_gateways(program: str) -> list[Gateway]:
 
     def command(policy: str, *options: str) -> Command:
         return lambda port, metrics, workers: [
-            *(program, "launch", "--host", "127.0.0.1", "--port", str(port), "--policy", policy, *options),
+            *(launcher, "launch", "--host", "127.0.0.1", "--port", str(port), "--policy", policy, *options),
             *("--prometheus-port", str(metrics), "--log-level", "warn"),
             *("--worker-startup-check-interval", "1", "--worker-urls", *workers),
         ]
@@ -97,13 +88,13 @@ def found_gateways(
     """
     found: list[Gateway] = []
     absent: list[str] = []
-    program = _given(smg, "--smg", "smg 1.") or _installed(SMG, "smg", install)
-    if program is None:
+    launcher = _given(smg, "--smg", "smg 1.") or program(SMG, "smg", install=install)
+    if launcher is None:
         absent.append(SMG)
     else:
-        found.extend(smg_gateways(program))
-    python = _given(sglang_python, "--sglang-router-python", "Python 3.") or _installed(
-        SGLANG_ROUTER, "python", install
+        found.extend(smg_gateways(launcher))
+    python = _given(sglang_python, "--sglang-router-python", "Python 3.") or program(
+        SGLANG_ROUTER, "python", install=install
     )
     if python is None:
         absent.append(SGLANG_ROUTER)
@@ -123,23 +114,3 @@ def _given(path: str | None, flag: str, version: str) -> str | None:
         first = (said.stdout + said.stderr).partition("\n")[0]
         raise InputError(f"{flag} must say {version}... to --version, got {path!r}, which says {first!r}")
     return path
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "coresched" / "peers"
-
-
-def _installed(requirement: str, program: str, install: bool) -> str | None:
-    environment = _cache() / requirement.replace("==", "-")
-    whole = environment / "whole"  # made last, so that half an environment is not taken for one
-    if not whole.exists():
-        if not install:
-            return None
-        print(f"Installing {requirement} into {environment}", file=sys.stderr)
-        venv.create(environment, with_pip=True, clear=True)
-        pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", requirement]
-        if subprocess.run(pip, check=False, stdout=sys.stderr).returncode != 0:
-            raise InputError(f"--install-peers could not install {requirement} into {environment}")
-        whole.touch()
-    return str(environment / "bin" / program)

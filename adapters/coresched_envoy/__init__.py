@@ -1,0 +1,1 @@
+"""An endpoint picker for Envoy and the Gateway API Inference Extension."""
