@@ -95,9 +95,7 @@ def main() -> None:
                 "header": read.request_headers.headers.headers[0].raw_value.decode(),
                 "unread_is_kept": again == request,
                 "refused": [refused.immediate_response.status.code, refused.immediate_response.body.decode()],
-                "mark": entry.common_properties.metadata.filter_metadata["coresched"]
-                .fields["mark"]
-                .string_value,
+                "mark": own.fields["mark"].string_value,
                 "ends": entry.common_properties.access_log_type == ours.DownstreamEnd,
             }
         )
