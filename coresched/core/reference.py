@@ -82,6 +82,17 @@ class ReferenceRouter:
         self._in_flight[chosen] += 1
         return chosen
 
+    def route_given(self, label: str, loads: Mapping[str, int]) -> tuple[str, str]:
+        alone = ReferenceRouter({}, self.load_bound, self.virtual_nodes)
+        if check_label(label, "label") and not loads:
+            raise ValueError("loads must have at least one worker, got none")
+        for worker, load in loads.items():
+            if worker not in self._weights:
+                raise LookupError(f"loads must be of the workers, got {worker!r}")
+            alone.add_worker(worker, float(self._weights[worker]))
+            alone._in_flight[worker] = check_count(load, "a load", 0)
+        return alone.route(label), alone.home(label)
+
     def release(self, worker: str) -> None:
         if worker not in self._in_flight:
             raise LookupError(f"worker must be among the workers, got {worker!r}")

@@ -38,6 +38,7 @@ cdef class LoadBoundedRouter:
     cdef readonly double load_bound
     cdef readonly long long virtual_nodes
     cdef object _alpha                # Fraction
+    cdef bint _weighted               # whether the weights of the routable differ
     cdef dict _slots                  # name -> slot: the routable, and the removed with requests in flight
     cdef dict _weights                # name -> Fraction: the routable, in order of addition
     cdef list _names                  # slot -> name, None when the slot is free

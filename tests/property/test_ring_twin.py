@@ -67,6 +67,21 @@ class Routers(RuleBasedStateMachine):
         workers = self.router.workers()
         self.route_around(label, data.draw(st.sets(st.sampled_from(workers))) if workers else set())
 
+    @rule(label=LABELS, loads=st.dictionaries(WORKERS, st.integers(-1, 9) | st.just(10**18), max_size=5))
+    def route_given(self, label: str, loads: dict[str, int]) -> None:
+        self.both("route_given", label, loads)
+
+    @rule(label=LABELS, data=st.data())
+    def route_given_known(self, label: str, data: st.DataObject) -> None:
+        workers = self.router.workers()
+        some = (
+            st.dictionaries(st.sampled_from(workers), st.integers(0, 4), min_size=1)
+            if workers
+            else st.just({})
+        )
+        chosen = self.both("route_given", label, data.draw(some))
+        assert not workers or isinstance(chosen, tuple)
+
     @rule(worker=WORKERS)
     def release_any(self, worker: str) -> None:
         if self.both("release", worker) is None:
