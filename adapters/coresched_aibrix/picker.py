@@ -108,11 +108,16 @@ class Picker:
             self._seen = set()
             self._forget_at = now + self._forget_s
         self._seen.update(pods)
-        if not self._known.issuperset(pods):
-            for pod in pods:
-                if pod not in self._known:
-                    self._ring.add_worker(pod)
-                    self._known.add(pod)
+        new = [pod for pod in pods if pod not in self._known]
+        if len(new) > len(self._known) // 8:
+            # One by one, each would be weighed against all the others again: many times as long.
+            self._ring = LoadBoundedRouter(
+                [*self._known, *new], self._ring.load_bound, self._ring.virtual_nodes
+            )
+        else:
+            for pod in new:
+                self._ring.add_worker(pod)
+        self._known.update(new)
 
     def _expire(self, now: float) -> None:
         while self._pending and now - self._pending[0][0] >= self._pending_s:
