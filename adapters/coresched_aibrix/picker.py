@@ -8,6 +8,7 @@ from functools import lru_cache
 from time import monotonic, perf_counter
 from typing import NamedTuple
 
+from coresched.core.given import route_given
 from coresched.core.ring import LoadBoundedRouter
 from coresched.metrics.histogram import DECISION_S, Histogram
 from coresched_aibrix.protocol import Candidate
@@ -88,7 +89,7 @@ class Picker:
         self._expire(now)
         pending = self._pending_of
         given = {pod: (load or 0) + pending[pod] for pod, load in loads.items()}
-        pod, home = self._ring.route_given(label, given)
+        pod, home = route_given(self._ring, label, given)
         if self._pending_s > 0:
             self._pending.append((now, pod))
             pending[pod] += 1

@@ -128,50 +128,6 @@ cdef class LoadBoundedRouter:
             raise LookupError(f"exclude must leave one of the workers, got all of {shown(self.workers())}")
         return self.worker_name(self._choose(point, candidates))
 
-    def route_given(self, label, loads):
-        """The worker for a request of this label where others count what is in flight, and the label's home.
-
-        ``loads``: requests in flight by worker, for each that may take the request. The others are no part
-        of this route, as if they were not on the ring, and this router's own counts neither matter nor
-        change. Raises TypeError or ValueError if label is not a label, a load is no count or there are none,
-        LookupError for a worker that is not routable.
-        """
-        cdef vector[long long] given
-        cdef int slot
-        cdef int home = -1
-        cdef Py_ssize_t left
-        label = check_label(label, "label")
-        if not isinstance(loads, Mapping):
-            raise TypeError(f"loads must be a mapping from worker to requests in flight, got {shown(loads)}")
-        left = len(loads)
-        if left == 0:
-            raise ValueError("loads must have at least one worker, got none")
-        given.assign(self._workers.size(), -1)
-        for name, load in loads.items():
-            slot = self._known_slot(name, "loads")
-            if not self._workers[slot].routable:
-                raise LookupError(f"loads must be of the workers {shown(self.workers())}, got {shown(name)}")
-            given[slot] = check_count(load, "a load", 0)
-        point = self._first_point(label)
-        # alpha (L_tot + 1) over the weights of those that may take it
-        bound = self._alpha * (sum(loads.values()) + 1) / (
-            sum([self._weights[name] for name in loads]) if self._weighted else left
-        )
-        while left > 0:
-            slot = self._points[point].slot
-            if given[slot] >= 0:
-                name = <str>self._names[slot]
-                if given[slot] <= (bound * self._weights[name] if self._weighted else bound):
-                    return name, name if home < 0 else self._names[home]
-                if home < 0:
-                    home = slot
-                given[slot] = -1
-                left -= 1
-            point += 1
-            if point == self._points.size():
-                point = 0
-        return self._names[home], self._names[home]
-
     def release(self, worker):
         """End one request in flight on the worker; exactly once for each ``route``, however it ended.
 
