@@ -21,10 +21,11 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         commands,
         "aibrix",
         summary="picks replicas for AIBrix's gateway, as its external routing strategy",
-        description="Answer the replica selection requests of AIBrix's gateway, routing strategy external:\n"
-        "of the pods that it names, the one that has the trajectory's cache, while that pod's load\n"
-        "is within a bound (LBCH). Loads are AIBrix's runningRequests. The label is a policy\n"
-        "attribute, else the trace id of traceparent, which a client sends to AIBrix.\n"
+        description="Answer the replica selection requests of AIBrix's gateway, routing strategy\n"
+        "external: of the pods that it names, the one that has the trajectory's cache,\n"
+        "while that pod's load is within a bound (LBCH). Loads are AIBrix's\n"
+        "runningRequests. The label is a policy attribute, else the trace id of\n"
+        "traceparent, which a client sends to AIBrix.\n"
         "Prints the address it listens on. Stops on SIGTERM or Ctrl-C.",
         example="coresched aibrix --listen 0.0.0.0:8080 --token-file /run/secrets/router-token",
     )

@@ -118,6 +118,9 @@ async def test_what_is_no_question_is_refused() -> None:
         for method, target, body, status in (
             ("POST", url, asked | {"data": b"{"}, 400),
             ("POST", url, asked | {"data": b"\xff"}, 400),
+            ("POST", url, sent(question({"default/\ud800": 0})), 400),
+            ("POST", url, sent(question(THREE, request_id="\ud800")), 400),
+            ("POST", url, sent(question({"default/" + "\u8a9e" * 248: 0})), 400),
             ("POST", url, asked | {"data": asked["data"] + b"{}"}, 400),
             ("POST", url, asked | {"data": b" " * (2 << 20)}, 413),
             ("POST", url, asked | {"headers": {"Content-Type": "application/json"}}, 415),

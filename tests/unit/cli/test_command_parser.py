@@ -13,6 +13,7 @@ COMMANDS = [
     "advise",
     "serve",
     "gateway",
+    "aibrix",
     "sidecar",
     "top",
     "batch",
