@@ -13,7 +13,9 @@ from collections.abc import Collection, Iterable
 try:
     from blake3 import blake3
 except ImportError as missing:
-    raise ImportError("coresched_smg needs blake3; install it with: pip install 'coresched[smg]'") from missing
+    raise ImportError(
+        "coresched_smg needs blake3; install it with: pip install 'coresched[smg]'"
+    ) from missing
 
 POINTS = 150
 """Of each worker, whatever its weight or priority."""
