@@ -13,10 +13,7 @@ from coresched_smg.keys import MintedKeys
 ROUTED_WORKER = "x-smg-routed-worker-id"
 """The header of smg's answers that has the URL of the worker that it sent the request to."""
 
-_FIX = (
-    "start smg 1.13 with --policy consistent_hashing, without --sticky-sessions and with "
-    "--disable-worker-overload-protection"
-)
+_FIX = "start smg 1.13 with --policy consistent_hashing and --disable-worker-overload-protection"
 _CHANCE = 10  # bits: another policy passes once in 2**_CHANCE starts
 
 
