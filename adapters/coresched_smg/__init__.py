@@ -1,4 +1,4 @@
-"""LBCH through routers with a hash ring of their own (smg), by minted routing keys.
+"""LBCH through an unchanged smg, by minted routing keys.
 
     with coresched_smg.SmgRouter("http://127.0.0.1:30000") as smg:
         client = openai.AsyncOpenAI(

@@ -21,7 +21,8 @@ from coresched_smg.checking import ROUTED_WORKER, check_probe, probes
 from coresched_smg.keys import MintedKeys
 from coresched_smg.listing import Listing, read_listing
 
-_PATIENCE_S = 30.0
+_PROBE_S = 30.0  # a busy worker may take its time
+_LISTING_S = 5.0
 _log = logging.getLogger("coresched_smg")
 
 
@@ -54,9 +55,9 @@ class SmgRouter:
     ) -> None:
         self.url = _checked_url(url)
         self._refresh_s = check_positive(refresh_s, "refresh_s")
-        self._smg = httpx.Client(base_url=self.url, headers=headers, timeout=_PATIENCE_S)
+        self._smg = httpx.Client(base_url=self.url, headers=headers)
         try:
-            listing = read_listing(self._asked("GET", "/workers"), model)
+            listing = read_listing(self._asked("GET", "/workers", _LISTING_S), model)
             self.model = listing.model
             """The model whose workers these are."""
             self.keys = MintedKeys(listing.healthy)
@@ -84,12 +85,17 @@ class SmgRouter:
 
         When all are out, smg is left to say so. Raises as SharedRouter.route.
         """
-        out = self.out()
-        if out:
+        while out := self.out():
             present = set(self.router.workers())
             avoided = present & out.union(exclude)
-            if avoided < present:
-                exclude = avoided
+            if avoided == present:
+                break
+            try:
+                return self.router.route(label, avoided)
+            except LookupError:
+                if avoided <= set(self.router.workers()):
+                    raise
+                # else one of them has just left: again, without it
         return self.router.route(label, exclude)
 
     def workers(self) -> list[str]:
@@ -136,7 +142,7 @@ class SmgRouter:
 
     def refresh(self) -> None:
         """Look at smg's list of workers now. Raises InputError where there is none."""
-        listing = read_listing(self._asked("GET", "/workers"), self.model)
+        listing = read_listing(self._asked("GET", "/workers", _LISTING_S), self.model)
         with self._lock:
             if set(listing.healthy) != set(self.keys.workers):
                 self._mint(listing)
@@ -182,13 +188,19 @@ class SmgRouter:
         for worker, key in probes(self.keys, healthy):
             body = {"model": listing.model, "prompt": "a", "max_tokens": 1}
             sent = {ROUTING_HEADER: key}
-            check_probe(worker, self._asked("POST", "/v1/completions", json=body, headers=sent))
+            check_probe(worker, self._asked("POST", "/v1/completions", _PROBE_S, json=body, headers=sent))
 
     def _asked(
-        self, method: str, path: str, *, json: object = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        patience_s: float,
+        *,
+        json: object = None,
+        headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         try:
-            return self._smg.request(method, path, json=json, headers=headers)
+            return self._smg.request(method, path, json=json, headers=headers, timeout=patience_s)
         except httpx.HTTPError as error:
             raise InputError(
                 f"url must be that of a running smg, got {self.url!r}: {type(error).__name__} {error}"

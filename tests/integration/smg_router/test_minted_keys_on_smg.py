@@ -11,6 +11,7 @@ import httpx
 import openai
 import pytest
 from coresched_smg import MintedKeys, SmgRouter, SyncTransport, Transport
+from served import served
 from smg_processes import HeldWorker, got, held_workers, listed, smg_before, until
 
 import coresched
@@ -122,6 +123,24 @@ def test_the_turn_of_a_batch_goes_to_its_worker_with_the_openai_client(fleet: Fl
                 headers["content-type"] = "application/json"
                 answer = httpx.post(f"{fleet.smg.url}{exchange.CHAT}", content=body(1), headers=headers)
                 assert answer.headers["x-smg-routed-worker-id"] == turn.worker
+    assert set(fleet.smg.router.loads().values()) == {0}
+
+
+async def test_the_turn_of_a_batch_at_a_service_goes_to_its_worker(fleet: Fleet) -> None:
+    workers = [f"--worker={url}" for url in fleet.smg.workers()]
+    with served(*workers) as (address, _):
+        batch = coresched.connect(address, batch="a", sample_concurrency=60, environment_concurrency=1)
+        async with batch, httpx.AsyncClient(transport=Transport(fleet.smg)) as client:
+
+            async def run(label: str) -> tuple[str | None, str]:
+                async with batch.sample(label) as sample, sample.inference() as turn:
+                    headers = {"content-type": "application/json"}
+                    url = f"http://smg{exchange.CHAT}"
+                    answer = await client.post(url, content=body(20), headers=headers)
+                    return turn.worker, answer.headers["x-smg-routed-worker-id"]
+
+            pairs = await asyncio.gather(*(run(label) for label in LABELS["uniform"][:20]))
+    assert all(chosen == served_by for chosen, served_by in pairs)
     assert set(fleet.smg.router.loads().values()) == {0}
 
 
