@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from bench import aibrix, capacity, gateway, overhead, replay, service, simulator
+from bench import aibrix, capacity, gateway, overhead, replay, service, simulator, smg
 from bench.advised import command as advised
 from bench.better import command as better
 from bench.chaos import parser as chaos
@@ -35,6 +35,7 @@ def build_parser() -> CommandParser:
         service,
         gateway,
         aibrix,
+        smg,
         capacity,
         paper,
         coalescing,

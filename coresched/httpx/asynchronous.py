@@ -18,7 +18,6 @@ from coresched.client.routed import (
     Claim,
     check_known,
     flight_of_turn,
-    may_try_another,
     own_or_given,
 )
 from coresched.client.shared import AsyncRouter, Flight, Router
@@ -86,12 +85,14 @@ class Transport(httpx.AsyncBaseTransport):
             attempt = sent(self._record, request, claim.label, flight.worker)
             try:
                 addressed = self._book.addressed(request, claim.label, flight.worker)
-                return counted(await inner.handle_async_request(addressed), flight, attempt)
+                response = await inner.handle_async_request(addressed)
+                self._book.answered(response, flight)
+                return counted(response, flight, attempt)
             except NO_CONNECTION as error:
                 flight.end()
                 failed(attempt, error)
                 tried += (flight.worker,)
-                if not may_try_another(claim, tried, self._book.urls):
+                if not self._book.may_try_another(claim, tried):
                     raise self._book.unreachable(request, tried, error) from error
             except BaseException as error:
                 flight.end()
