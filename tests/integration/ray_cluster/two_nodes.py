@@ -1,0 +1,89 @@
+"""Runs in Ray's environment: replicas and a proxy on each of two nodes; prints a JSON object on the last line."""
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+from typing import Any
+
+from bench.ray_serve.cluster import QUIET, free_port
+
+HEAD, WORKER = free_port(), free_port()
+os.environ.update(QUIET)
+os.environ["RAY_SERVE_WORKER_PROXY_HTTP_PORT"] = str(WORKER)  # of both nodes' processes; the head is exempt
+
+
+def main() -> None:
+    import ray
+    from ray import serve
+    from ray.cluster_utils import Cluster
+
+    from bench.ray_serve.held import LOAD_BOUNDED, Gate, held_deployment, wait_until
+
+    folder = tempfile.mkdtemp(prefix="ray-")
+    cluster = Cluster()
+    try:
+        node = {"num_cpus": 2, "object_store_memory": 80 << 20, "include_dashboard": False}
+        cluster.add_node(temp_dir=folder, **node)
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        cluster.add_node(**node)
+        serve.start(proxy_location="EveryNode", http_options={"host": "127.0.0.1", "port": HEAD})
+        gate = Gate.remote()
+        deployment = held_deployment(LOAD_BOUNDED, most_ongoing=200).options(
+            num_replicas=4, ray_actor_options={"num_cpus": 1}
+        )
+        serve.run(deployment.bind(gate), name="plain", route_prefix="/plain")
+        replicas = serve.get_app_handle("plain")
+        assert replicas.now.remote().result() in range(4)
+        wait_until(lambda: len(proxies(serve)) == 2)
+        found = asyncio.run(measured(gate))
+        nodes = [each["NodeID"] for each in ray.nodes() if each["Alive"]]
+        found["nodes"] = len(nodes)
+        print(json.dumps(found))
+        serve.shutdown()
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def proxies(serve: Any) -> list[Any]:
+    return [each for each in serve.status().proxies.values() if each == "HEALTHY"]
+
+
+async def measured(gate: Any) -> dict[str, Any]:
+    """Held requests through one proxy, and half of them through each of both."""
+    found: dict[str, Any] = {}
+    hot = ["hot"] * 40
+    for name, labels in {"hot": hot, "uniform": [f"u{i}" for i in range(40)]}.items():
+        found[name] = labels
+        for ports in ([HEAD], [WORKER], [HEAD, WORKER]):
+            found[f"{name} {len(ports)}{'' if ports[0] == HEAD else ' other'}"] = await ranks(
+                gate, labels, ports
+            )
+    return found
+
+
+async def ranks(gate: Any, labels: list[str], ports: list[int]) -> list[int]:
+    """Where requests went that were sent one after another, the next one to the next port."""
+    import httpx
+
+    async with httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_connections=None)) as client:
+        sent = []
+        for count, label in enumerate(labels, 1):
+            url = f"http://127.0.0.1:{ports[count % len(ports)]}/plain/hold"
+            sent.append(asyncio.create_task(client.get(url, headers={"x-session-id": label})))
+            while await gate.held.remote() < count:
+                if sent[-1].done():
+                    raise RuntimeError(f"{url} answered {sent[-1].result().status_code} at once")
+                await asyncio.sleep(0.005)
+        await gate.open.remote()
+        answers = [int((await each).text) for each in sent]
+        await gate.shut.remote()
+        await asyncio.sleep(0.3)  # until the proxies are told of the last end
+        return answers
+
+
+if __name__ == "__main__":
+    main()
