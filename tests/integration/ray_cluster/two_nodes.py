@@ -1,4 +1,4 @@
-"""Runs in Ray's environment: replicas and a proxy on each of two nodes; prints a JSON object on the last line."""
+"""Runs in Ray's environment: replicas and a proxy on each of two nodes; JSON on the last line."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from typing import Any
 
-from bench.ray_serve.cluster import QUIET, free_port
+from bench.ray_serve.cluster import QUIET, free_port, router_of
 
 HEAD, WORKER = free_port(), free_port()
 os.environ.update(QUIET)
@@ -38,8 +38,7 @@ def main() -> None:
         assert replicas.now.remote().result() in range(4)
         wait_until(lambda: len(proxies(serve)) == 2)
         found = asyncio.run(measured(gate))
-        nodes = [each["NodeID"] for each in ray.nodes() if each["Alive"]]
-        found["nodes"] = len(nodes)
+        found["nodes of replicas"] = len({each.node_id for each in router_of(replicas)._replicas.values()})
         print(json.dumps(found))
         serve.shutdown()
     finally:
@@ -54,15 +53,13 @@ def proxies(serve: Any) -> list[Any]:
 
 async def measured(gate: Any) -> dict[str, Any]:
     """Held requests through one proxy, and half of them through each of both."""
-    found: dict[str, Any] = {}
-    hot = ["hot"] * 40
-    for name, labels in {"hot": hot, "uniform": [f"u{i}" for i in range(40)]}.items():
-        found[name] = labels
-        for ports in ([HEAD], [WORKER], [HEAD, WORKER]):
-            found[f"{name} {len(ports)}{'' if ports[0] == HEAD else ' other'}"] = await ranks(
-                gate, labels, ports
-            )
-    return found
+    cases = {"hot": ["hot"] * 40, "uniform": [f"u{i}" for i in range(40)]}
+    ports = {"head": [HEAD], "worker": [WORKER], "both": [HEAD, WORKER]}
+    return {
+        f"{case} {name}": {"labels": labels, "ranks": await ranks(gate, labels, these)}
+        for case, labels in cases.items()
+        for name, these in ports.items()
+    }
 
 
 async def ranks(gate: Any, labels: list[str], ports: list[int]) -> list[int]:
@@ -72,7 +69,7 @@ async def ranks(gate: Any, labels: list[str], ports: list[int]) -> list[int]:
     async with httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_connections=None)) as client:
         sent = []
         for count, label in enumerate(labels, 1):
-            url = f"http://127.0.0.1:{ports[count % len(ports)]}/plain/hold"
+            url = f"http://127.0.0.1:{ports[(count - 1) % len(ports)]}/plain/hold"
             sent.append(asyncio.create_task(client.get(url, headers={"x-session-id": label})))
             while await gate.held.remote() < count:
                 if sent[-1].done():
