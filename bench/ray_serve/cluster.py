@@ -8,7 +8,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -16,6 +16,13 @@ QUIET = {
     "RAY_DEDUP_LOGS": "1",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
+
+
+def own_stdout() -> IO[str]:
+    """What was stdout, which Ray's processes write to as well; they get stderr."""
+    lines = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return lines
 
 
 @contextmanager

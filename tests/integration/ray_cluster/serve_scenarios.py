@@ -1,4 +1,4 @@
-"""Runs in Ray's environment: what a deployment behind the router does, as a JSON object on the last line."""
+"""Runs in Ray's environment: what a deployment behind the router does, as a JSON object."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from ray.exceptions import RayActorError, TaskCancelledError
 from ray.serve.exceptions import RequestCancelledError
 from ray.serve.schema import ServeDeploySchema
 
-from bench.ray_serve.cluster import local_ray, router_of
+from bench.ray_serve.cluster import local_ray, own_stdout, router_of
 from bench.ray_serve.held import LOAD_BOUNDED, FanOut, Gate, held_deployment, wait_until
 
 KEY = "x-smg-routing-key"
@@ -279,6 +279,7 @@ def in_threads(work: Callable[[int], None], count: int, width: int) -> None:
 
 
 def main() -> None:
+    lines = own_stdout()
     with local_ray() as port:
         scenarios = Scenarios(port)
         found = {}
@@ -294,7 +295,7 @@ def main() -> None:
             began = time.monotonic()
             found[name] = getattr(scenarios, name)()
             found[f"{name} seconds"] = round(time.monotonic() - began, 1)
-    print(json.dumps(found))
+    print(json.dumps(found), file=lines)
 
 
 if __name__ == "__main__":

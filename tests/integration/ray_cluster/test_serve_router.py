@@ -1,36 +1,16 @@
 """The request router in a real Ray Serve, three replicas on this machine; the scenarios run once for all."""
 
-import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.ray_cluster.environment import RAY
+from integration.ray_cluster.scenario_programs import scenario
 
 from coresched.core.ring import LoadBoundedRouter
 
 pytestmark = pytest.mark.ray
 
-HERE = Path(__file__).parent
 SLOTS = ["slot-0", "slot-1", "slot-2"]
 AT_REST = {"in_flight": 0, "waiting": 0}
-
-
-def scenario(program: str) -> Any:
-    """What a program prints on its last line, run by Ray's Python."""
-    environment = {**os.environ, **RAY.variables, "PYTHONPATH": str(HERE.parents[1])}
-    done = subprocess.run(
-        [RAY.python(), HERE / program],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=300,
-        start_new_session=True,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")

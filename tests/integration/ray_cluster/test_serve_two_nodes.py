@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from integration.ray_cluster.test_serve_router import scenario
+from integration.ray_cluster.scenario_programs import scenario
 
 from coresched.core.ring import LoadBoundedRouter
 

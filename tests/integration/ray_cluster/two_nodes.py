@@ -1,4 +1,4 @@
-"""Runs in Ray's environment: replicas and a proxy on each of two nodes; JSON on the last line."""
+"""Runs in Ray's environment: replicas and a proxy on each of two nodes; prints a JSON object."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from typing import Any
 
-from bench.ray_serve.cluster import QUIET, free_port, router_of
+from bench.ray_serve.cluster import QUIET, free_port, own_stdout, router_of
 
 HEAD, WORKER = free_port(), free_port()
 os.environ.update(QUIET)
@@ -15,6 +15,7 @@ os.environ["RAY_SERVE_WORKER_PROXY_HTTP_PORT"] = str(WORKER)  # of both nodes' p
 
 
 def main() -> None:
+    lines = own_stdout()
     import ray
     from ray import serve
     from ray.cluster_utils import Cluster
@@ -39,7 +40,7 @@ def main() -> None:
         wait_until(lambda: len(proxies(serve)) == 2)
         found = asyncio.run(measured(gate))
         found["nodes of replicas"] = len({each.node_id for each in router_of(replicas)._replicas.values()})
-        print(json.dumps(found))
+        print(json.dumps(found), file=lines)
         serve.shutdown()
     finally:
         ray.shutdown()
