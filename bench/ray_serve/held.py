@@ -13,6 +13,8 @@ from ray.serve.config import RequestRouterConfig
 
 LOAD_BOUNDED = "coresched_ray.request_router:LoadBoundedRequestRouter"
 
+CONSISTENT_HASHING = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
+
 REPLICAS = 3
 
 
@@ -39,6 +41,12 @@ class Gate:
 
     async def shut(self) -> None:
         self._opened.clear()
+
+
+def new_gate() -> Any:
+    """A handle of a gate, which is shut."""
+    make: Any = Gate
+    return make.remote()
 
 
 class Held:
@@ -94,7 +102,7 @@ def _rank() -> int:
     return rank
 
 
-def held_deployment(router: str | None, most_ongoing: int = 200, **options: Any) -> Any:
+def held_deployment(router: str | None, /, *, most_ongoing: int = 200, **options: Any) -> Any:
     """The deployment behind this router with these keyword arguments; None: behind Serve's own."""
     config = {} if router is None else {"request_router_class": router, "request_router_kwargs": options}
     return serve.deployment(

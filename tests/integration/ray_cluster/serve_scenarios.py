@@ -17,7 +17,7 @@ from ray.serve.exceptions import RequestCancelledError
 from ray.serve.schema import ServeDeploySchema
 
 from bench.ray_serve.cluster import local_ray, own_stdout, router_of
-from bench.ray_serve.held import LOAD_BOUNDED, FanOut, Gate, held_deployment, wait_until
+from bench.ray_serve.held import LOAD_BOUNDED, FanOut, held_deployment, new_gate, wait_until
 
 KEY = "x-smg-routing-key"
 
@@ -27,7 +27,7 @@ class Scenarios:
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
-        self.gate = Gate.remote()
+        self.gate = new_gate()
         options = {"load_bound": 1.25, "label_argument": "trajectory"}
         self.plain = serve.run(
             held_deployment(LOAD_BOUNDED, **options).bind(self.gate), name="plain", route_prefix="/plain"

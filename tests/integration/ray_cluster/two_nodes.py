@@ -20,7 +20,7 @@ def main() -> None:
     from ray import serve
     from ray.cluster_utils import Cluster
 
-    from bench.ray_serve.held import LOAD_BOUNDED, Gate, held_deployment, wait_until
+    from bench.ray_serve.held import LOAD_BOUNDED, held_deployment, new_gate, wait_until
 
     folder = tempfile.mkdtemp(prefix="ray-")
     cluster = Cluster()
@@ -30,7 +30,7 @@ def main() -> None:
         ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
         cluster.add_node(**node)
         serve.start(proxy_location="EveryNode", http_options={"host": "127.0.0.1", "port": HEAD})
-        gate = Gate.remote()
+        gate = new_gate()
         deployment = held_deployment(LOAD_BOUNDED, most_ongoing=200).options(
             num_replicas=4, ray_actor_options={"num_cpus": 1}
         )
