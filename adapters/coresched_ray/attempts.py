@@ -7,7 +7,6 @@ itself.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +34,7 @@ class Attempts:
         self._ring = ring
         self._waiting: dict[int, tuple[Any, Attempt]] = {}  # by identity of the request's metadata
         self._assigned: dict[tuple[Any, str], list[Attempt]] = {}
-        self._latest: tuple[asyncio.Task[Any] | None, Attempt] | None = None
+        self._latest: tuple[object, Attempt] | None = None
 
     def begin(self, request: Any, label: str | None) -> Attempt:
         """An attempt to place the request waits for a replica; an earlier one is counted no more."""
@@ -77,8 +76,8 @@ class Attempts:
         self._stop_waiting(attempt, request)
         self.uncharge(attempt)
 
-    def assign(self, attempt: Attempt, request: Any, replica: Any) -> None:
-        """Serve took this replica for it, the charged one or another."""
+    def assign(self, attempt: Attempt, request: Any, replica: Any, task: object) -> None:
+        """Serve took this replica for it, the charged one or another; `task` is the one that runs."""
         self._stop_waiting(attempt, request)
         if attempt.replica != replica:
             self.uncharge(attempt)
@@ -87,12 +86,12 @@ class Attempts:
             if attempt.label is not None:
                 self._ring.settle(attempt.label, replica)
         self._assigned.setdefault((replica, attempt.internal_id), []).append(attempt)
-        self._latest = asyncio.current_task(), attempt
+        self._latest = task, attempt
 
-    def sent(self, replica: Any) -> None:
-        """What was assigned last on this task has been sent; it ends by `completed` alone."""
+    def sent(self, replica: Any, task: object) -> None:
+        """What was assigned last, if on this task, has been sent; it ends by `completed` alone."""
         latest, self._latest = self._latest, None
-        if latest is not None and latest[0] is asyncio.current_task() and latest[1].replica == replica:
+        if latest is not None and latest[0] is task and latest[1].replica == replica:
             latest[1].is_sent = True
 
     def completed(self, replica: Any, internal_id: str) -> None:

@@ -173,7 +173,7 @@ class LoadBoundedRequestRouter(RequestRouter):  # type: ignore[misc]  # untyped 
         except BaseException:
             self._attempts.drop(attempt, pending_request)
             raise
-        self._attempts.assign(attempt, pending_request, replica.replica_id)
+        self._attempts.assign(attempt, pending_request, replica.replica_id, asyncio.current_task())
         weakref.finalize(
             pending_request, _end_on, self._event_loop, self._attempts.end_unsent, attempt
         ).atexit = False
@@ -185,7 +185,7 @@ class LoadBoundedRequestRouter(RequestRouter):  # type: ignore[misc]  # untyped 
 
     def on_send_request(self, replica_id: Any) -> None:
         super().on_send_request(replica_id)
-        self._attempts.sent(replica_id)
+        self._attempts.sent(replica_id, asyncio.current_task())
 
     def on_request_completed(self, replica_id: Any, internal_request_id: str) -> None:
         self._attempts.completed(replica_id, internal_request_id)

@@ -1,6 +1,5 @@
 """Requests in flight as Serve's router makes, sends, retries and ends attempts to place them."""
 
-import asyncio
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -20,15 +19,15 @@ def counting() -> tuple[ReplicaRing[str], Attempts]:
     return ring, Attempts(ring)
 
 
-async def test_a_request_is_counted_from_the_choice_to_its_completion() -> None:
+def test_a_request_is_counted_from_the_choice_to_its_completion() -> None:
     ring, attempts = counting()
     request = Request()
     attempt = attempts.begin(request, "label")
     assert attempts.charge(attempt)
     chosen = attempt.replica
     assert ring.in_flight() == {chosen: 1}
-    attempts.assign(attempt, request, chosen)
-    attempts.sent(chosen)
+    attempts.assign(attempt, request, chosen, "task")
+    attempts.sent(chosen, "task")
     attempts.end_unsent(attempt)
     assert ring.in_flight() == {chosen: 1}
     attempts.completed(chosen, "id")
@@ -36,17 +35,17 @@ async def test_a_request_is_counted_from_the_choice_to_its_completion() -> None:
     assert ring.in_flight() == {}
 
 
-async def test_the_charge_moves_to_the_replica_that_serve_took() -> None:
+def test_the_charge_moves_to_the_replica_that_serve_took() -> None:
     ring, attempts = counting()
     request = Request()
     attempt = attempts.begin(request, "label")
     attempts.charge(attempt)
     other = next(each for each in "abc" if each != attempt.replica)
-    attempts.assign(attempt, request, other)
+    attempts.assign(attempt, request, other, "task")
     assert ring.in_flight() == {other: 1}
 
 
-async def test_a_cancelled_choice_counts_no_more() -> None:
+def test_a_cancelled_choice_counts_no_more() -> None:
     ring, attempts = counting()
     request = Request()
     attempt = attempts.begin(request, None)
@@ -56,53 +55,50 @@ async def test_a_cancelled_choice_counts_no_more() -> None:
     assert attempts.waiting(request) is None
 
 
-async def test_a_refused_request_that_is_tried_again_is_counted_once() -> None:
+def test_a_refused_request_that_is_tried_again_is_counted_once() -> None:
     ring, attempts = counting()
     request = Request()
     first = attempts.begin(request, "label")
     attempts.charge(first)
     refusing = first.replica
-    attempts.assign(first, request, refusing)
-    attempts.sent(refusing)
+    attempts.assign(first, request, refusing, "task")
+    attempts.sent(refusing, "task")
     second = attempts.begin(request, "label")
     attempts.charge(second, [refusing])
     taking = second.replica
-    attempts.assign(second, request, taking)
-    attempts.sent(taking)
+    attempts.assign(second, request, taking, "task")
+    attempts.sent(taking, "task")
     attempts.completed(refusing, "id")  # Serve tells of the refused one late
     assert ring.in_flight() == {taking: 1}
     attempts.completed(taking, "id")
     assert ring.in_flight() == {}
 
 
-async def test_a_reservation_that_is_given_up_is_not_counted() -> None:
+def test_a_reservation_that_is_given_up_is_not_counted() -> None:
     ring, attempts = counting()
     request = Request()
     for _ in range(2):  # the first replica refuses, of which nothing is told
         attempt = attempts.begin(request, "label")
         attempts.charge(attempt)
-        attempts.assign(attempt, request, attempt.replica)
+        attempts.assign(attempt, request, attempt.replica, "task")
     assert sum(ring.in_flight().values()) == 1
     attempts.end_unsent(attempt)
     assert ring.in_flight() == {}
 
 
-async def test_what_another_task_sends_does_not_make_a_reservation_sent() -> None:
+def test_what_another_task_sends_does_not_make_a_reservation_sent() -> None:
     ring, attempts = counting()
     request = Request()
     attempt = attempts.begin(request, "label")
     attempts.charge(attempt)
-    attempts.assign(attempt, request, attempt.replica)
+    attempts.assign(attempt, request, attempt.replica, "task")
 
-    async def broadcast() -> None:
-        attempts.sent(attempt.replica)
-
-    await asyncio.create_task(broadcast())
+    attempts.sent(attempt.replica, "another")
     attempts.end_unsent(attempt)
     assert ring.in_flight() == {}
 
 
-async def test_calls_with_one_internal_id_are_told_apart() -> None:
+def test_calls_with_one_internal_id_are_told_apart() -> None:
     _, attempts = counting()
     one, other = Request(), Request()
     attempts.begin(one, None)
