@@ -196,6 +196,44 @@ class Scenarios:
                 found[name] = str(error)
         return found
 
+    def scaled(self) -> dict[str, Any]:
+        """To two replicas, after which Serve closes a gap in the ranks in its own time, and back to three."""
+        router = router_of(self.plain)
+        found: dict[str, Any] = {}
+        for count in (2, 3):
+            deployment = held_deployment(LOAD_BOUNDED, label_argument="trajectory")
+            deployment = deployment.options(num_replicas=count)
+            serve.run(deployment.bind(self.gate), name="plain", route_prefix="/plain")
+            wait_until(lambda count=count: slots_of(router) == list(range(count)), 40)
+            ranks = ray.get(ranks_of(router))
+            found[f"to {count}"] = {each: ranks[each].rank for each in ranks} == {
+                each.unique_id: slot for each, slot in router._ring.slots.items()
+            }
+        return found
+
+    def without_ranks(self) -> dict[str, Any]:
+        """A controller that gives no ranks: slots are chosen here, until it does."""
+        router = router_of(self.plain)
+        wait_until(lambda: slots_of(router) == [0, 1, 2] and router._following.done(), 40)
+        names = type(router)._follow_ranks.__globals__
+        asked, by_rank = names["replica_ranks"], dict(router._slots)
+
+        async def none(deployment: Any) -> dict[str, int]:
+            raise TimeoutError
+
+        async def anew() -> None:
+            router._slots = {}
+            router.update_replicas(list(router._replicas.values()))
+
+        names["replica_ranks"] = none
+        asyncio.run_coroutine_threadsafe(anew(), router._event_loop).result()
+        wait_until(lambda: slots_of(router) == [0, 1, 2])
+        here = [each.unique_id for each in router._ring.slots]
+        names["replica_ranks"] = asked
+        wait_until(lambda: router._following.done(), 20)
+        again = {each.unique_id: slot for each, slot in router._ring.slots.items()}
+        return {"here": here == sorted(here), "again": again == {each: by_rank[each] for each in again}}
+
     def killed(self) -> dict[str, Any]:
         """One of three replicas is killed; who fails, whose home moves, and what it is in the end."""
         router = router_of(self.plain)
@@ -249,6 +287,16 @@ class Scenarios:
         return {"on it": on_it, "failed": failed, "at rest": self.at_rest(self.plain)}
 
 
+def slots_of(router: Any) -> list[int]:
+    return sorted(router._ring.slots.values())
+
+
+def ranks_of(router: Any) -> Any:
+    """What Serve's controller says, to come."""
+    controller = serve.context._get_global_client()._controller
+    return controller._get_replica_ranks_mapping.remote(router._deployment_id)
+
+
 def configured(name: str, **options: Any) -> dict[str, Any]:
     router = {"request_router_class": LOAD_BOUNDED, "request_router_kwargs": options}
     return {
@@ -291,6 +339,8 @@ def main() -> None:
             "fan_out",
             "configuration_files",
             "killed",
+            "without_ranks",
+            "scaled",
         ):
             began = time.monotonic()
             found[name] = getattr(scenarios, name)()

@@ -91,3 +91,11 @@ def test_only_labels_of_the_killed_replica_move_and_they_come_home_to_its_replac
     assert moved == [killed["slot"]] * killed["before"].count(killed["slot"])
     assert killed["others"]
     assert killed["at rest"] == AT_REST
+
+
+def test_slots_are_the_ranks_again_after_a_change_of_scale(found: Any) -> None:
+    assert found["scaled"] == {"to 2": True, "to 3": True}
+
+
+def test_without_ranks_slots_are_chosen_by_id_until_there_are_ranks(found: Any) -> None:
+    assert found["without_ranks"] == {"here": True, "again": True}
