@@ -132,7 +132,8 @@ class SmgRouter:
             return served
         with self._lock:
             self._elsewhere[chosen, served] += 1
-            self._led_elsewhere[chosen] = monotonic() + self._refresh_s
+            if served in self.keys.workers:  # else a newcomer took the key, and nothing is wrong with it
+                self._led_elsewhere[chosen] = monotonic() + self._refresh_s
         self._look_now.set()
         try:
             flight.moved(served)

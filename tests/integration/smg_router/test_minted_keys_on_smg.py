@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -202,6 +203,50 @@ async def test_keys_are_minted_anew_when_a_worker_joins_and_when_it_leaves() -> 
             until(lambda: set(smg.workers()) == set(urls[1:]), "the worker did not leave")
             assert await held_choices(smg, workers[1:], labels) == lbch(urls[1:], labels)
             assert set(smg.router.loads()) == set(urls[1:])
+
+
+async def test_a_newcomer_that_takes_a_key_is_found_by_the_answer() -> None:
+    with held_workers(3) as workers:
+        urls = [worker.url for worker in workers]
+        with smg_before(urls[:2]) as url, SmgRouter(url, refresh_s=3600) as smg:
+            got(f"{url}/workers", "POST", {"url": urls[2]})
+            until(lambda: urls[2] in listed(url), "smg did not add the worker")
+            ring, home = MintedKeys(urls), LoadBoundedRouter(urls[:2]).home
+            labels = [f"t{number}" for number in range(100)]
+            taken = next(t for t in labels if ring.home(smg.keys.key(home(t), t)) == urls[2])
+            async with httpx.AsyncClient(transport=Transport(smg)) as client:
+                answer = await post(client, taken, body(1))
+                assert answer.extensions["coresched_worker"] == home(taken)  # where it was counted
+                assert answer.headers["x-coresched-worker"] == urls[2]
+                assert smg.elsewhere() == {(home(taken), urls[2]): 1}
+                assert smg.out() == set()
+                await asyncio.to_thread(until, lambda: urls[2] in smg.workers(), "it was not found")
+            assert await held_choices(smg, workers, LABELS["zipf"]) == lbch(urls, LABELS["zipf"])
+
+
+async def test_without_a_connection_to_smg_nothing_is_tried_twice_and_nothing_stays_counted(
+    fleet: Fleet,
+) -> None:
+    tried: list[httpx.Request] = []
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        tried.append(request)
+        raise httpx.ConnectError("refused")
+
+    message = f"no connection to smg ({fleet.smg.url}): refused"
+    refusing = Transport(fleet.smg, inner=lambda: httpx.MockTransport(refuse))
+    async with httpx.AsyncClient(transport=refusing) as client:
+        with pytest.raises(httpx.ConnectError, match=re.escape(message)):
+            await post(client, "a", body(1))
+    blocking = SyncTransport(fleet.smg, inner=lambda: httpx.MockTransport(refuse))
+    raises = pytest.raises(httpx.ConnectError, match=re.escape(message))
+    with httpx.Client(transport=blocking) as waiting, coresched.label("a"), raises:
+        waiting.get("http://smg/v1/models")
+    assert [str(request.url) for request in tried] == [
+        f"{fleet.smg.url}/v1/chat/completions",
+        f"{fleet.smg.url}/v1/models",
+    ]
+    assert set(fleet.smg.router.loads().values()) == {0}
 
 
 @pytest.mark.parametrize(
