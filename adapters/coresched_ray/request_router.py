@@ -37,12 +37,16 @@ class LoadBoundedRequestRouter(RequestRouter):  # type: ignore[misc]  # untyped 
     has in flight.
     """
 
+    queue_len_response_deadline_s = max(1.0, RequestRouter.queue_len_response_deadline_s)
+    """Seconds. A replica that is too busy to answer Serve's 0.1 s would lose its labels each time."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._options = RouterOptions()
         self._refusal: str | None = None
         self._slots: dict[str, int] = {}
         self._following: asyncio.Task[None] | None = None
+        self._was_told = False
         self._placed = asyncio.Event()
         self._use_options(self._options)
 
@@ -89,13 +93,14 @@ class LoadBoundedRequestRouter(RequestRouter):  # type: ignore[misc]  # untyped 
         return {ranks.get(each) for each in ids} != set(range(len(ids)))
 
     def _follow(self) -> None:
-        if self._following is None or self._following.done():
-            self._following = self._event_loop.create_task(self._follow_ranks())
+        """Anew, without the pause between two questions: a replica that just came waits for its slot."""
+        if self._following is not None:
+            self._following.cancel()
+        self._following = self._event_loop.create_task(self._follow_ranks())
 
     async def _follow_ranks(self) -> None:
         """Ask for ranks until each replica has one, and there is no gap."""
         pause = 0.25
-        was_told = False
         while self._replicas:
             try:
                 ranks = await replica_ranks(self._deployment_id)
@@ -104,8 +109,8 @@ class LoadBoundedRequestRouter(RequestRouter):  # type: ignore[misc]  # untyped 
                 ranks, why = {}, f"{type(error).__name__}: {error}"
             ids = self._unique_ids()
             has_all = has_ranks(ids, ranks)
-            if ids and not has_all and not was_told:
-                was_told = True
+            if ids and not has_all and not self._was_told:
+                self._was_told = True
                 logging.getLogger("ray.serve").warning(
                     "Serve's controller gives no ranks for the replicas of %s (%s); until it does, their "
                     "slots are chosen here, and other routers may choose others.",
@@ -114,6 +119,7 @@ class LoadBoundedRequestRouter(RequestRouter):  # type: ignore[misc]  # untyped 
                 )
             self._slots = remembered(self._slots, assign_slots(self._slots, ids, ranks))
             self._place()
+            self._was_told = self._was_told and not has_all
             if has_all and not self._has_gap(ranks):
                 return
             await asyncio.sleep(pause)

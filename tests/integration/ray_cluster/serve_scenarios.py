@@ -58,6 +58,8 @@ class Scenarios:
         return [call.result() for call in calls]
 
     def through_http(self, labels: list[str], header: str) -> list[int]:
+        time.sleep(0.5)  # the proxy is told of an end a little later than who asked
+
         async def run() -> list[int]:
             async with httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_connections=None)) as client:
                 sent = []
@@ -125,7 +127,6 @@ class Scenarios:
 
         asyncio.run(leave())
         self.held(0)
-        time.sleep(0.5)  # the proxy is told a little later than the replica
         found["after leaving"] = {"labels": ["hot"] * 30, "ranks": self.through_http(["hot"] * 30, KEY)}
         return found
 

@@ -79,7 +79,7 @@ async def ranks(gate: Any, labels: list[str], ports: list[int]) -> list[int]:
         await gate.open.remote()
         answers = [int((await each).text) for each in sent]
         await gate.shut.remote()
-        await asyncio.sleep(0.3)  # until the proxies are told of the last end
+        await asyncio.sleep(0.5)  # until the proxies are told of the last end
         return answers
 
 
