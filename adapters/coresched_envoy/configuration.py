@@ -40,8 +40,8 @@ def envoy_configuration(
     """A static configuration in YAML.
 
     ``listen``: where Envoy listens. ``picker``: where `coresched epp` listens. ``workers``: IP:PORT to
-    weight, as the picker has them. ``label_header`` and ``load_bound`` are those of Envoy's own bounded ring hash,
-    which chooses while no picker answers.
+    weight, as the picker has them. ``label_header`` and ``load_bound`` are those of Envoy's own
+    bounded ring hash, which chooses while no picker answers.
 
     Raises InputError for a worker that is no IP:PORT: Envoy takes the picker's endpoints as addresses.
     """

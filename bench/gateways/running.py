@@ -24,7 +24,7 @@ class SubjectFailedError(Exception):
 
 @dataclass(frozen=True)
 class Subject:
-    """What a load is put on: a gateway and what it needs beside it, or without a program the worker itself."""
+    """What a load is put on: a gateway, what it needs beside it, or without a program the worker itself."""
 
     name: str
     port: int
