@@ -21,7 +21,10 @@ SERVED = "x-gateway-destination-endpoint-served"
 """Metadata of Envoy's: the endpoint that took the request."""
 
 LB_NAMESPACE = "envoy.lb"
-"""Dynamic metadata of both, and of the subset hint."""
+"""Dynamic metadata of both."""
+
+HINT_NAMESPACE = "envoy.lb.subset_hint"
+"""Dynamic metadata in which a filter before the picker's may name the endpoints that it has to pick from."""
 
 OWN_NAMESPACE = "coresched"
 """Dynamic metadata in which the picker marks a request, so that it knows the request's line in the log."""
@@ -58,6 +61,7 @@ def envoy_configuration(
         destination=DESTINATION,
         served=SERVED,
         namespace=LB_NAMESPACE,
+        hint=HINT_NAMESPACE,
         own=OWN_NAMESPACE,
     )
 
@@ -159,7 +163,7 @@ static_resources:
                 request_trailer_mode: SKIP
                 response_trailer_mode: SKIP
               metadata_options:
-                forwarding_namespaces: {{untyped: [{namespace}]}}  # the subset hint; the endpoint that served
+                forwarding_namespaces: {{untyped: [{namespace}, {hint}]}}  # who served; who may
                 receiving_namespaces: {{untyped: [{namespace}, {own}]}}
           - name: envoy.filters.http.router
             typed_config:

@@ -21,9 +21,9 @@ PLACEMENT = "placement"
 NOTES = (
     "Medians; IQR: interquartile range over median. Client, workers and gateway share",
     "this machine's cores: req/s is for comparing, no promise.",
-    "CPU us: of the gateway (and its picker), a request; httpx: of the client's process, so that the",
-    "transport's share is the difference to httpx alone, which asks workers in turn.",
-    "MiB: resident memory of the gateway.",
+    "CPU us: of the gateway, a request, with that of a picker beside it; httpx: of the",
+    "client's process: the transport's share is the difference to httpx alone.",
+    "MiB: resident memory, likewise.",
     "kept: turns on the worker of the turn before. live, held: max over mean of the",
     "requests on the workers, of live trajectories and of Zipf labels that all wait.",
     "on 2: of held requests of one label, those on the two workers that have most.",
