@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from time import perf_counter
@@ -114,20 +115,29 @@ def on_two(loads: Sequence[int]) -> float:
     return sum(sorted(loads)[-2:]) / sum(loads)
 
 
-async def held_loads(port: int, workers: Sequence[int], labels: Sequence[str]) -> list[list[int]]:
-    """What each worker holds after each request with one of these labels, none of which ends before all."""
+@asynccontextmanager
+async def held(
+    ports: Sequence[int], workers: Sequence[int], labels: Sequence[str]
+) -> AsyncIterator[list[list[int]]]:
+    """A request with each of these labels, to these ports in turn; none ends before the block does.
+
+    Yields what each worker held after each of them.
+    """
     sent = exchange.requests(labels, exchange.HELD)
-    async with connections(port, len(labels)) as opened:
+    async with AsyncExitStack() as stack:
+        each = -(-len(labels) // len(ports))
+        opened = [await stack.enter_async_context(connections(port, each)) for port in ports]
         answers = []
         seen = []
-        for number, (connection, request) in enumerate(zip(opened, sent, strict=True)):
+        for number, request in enumerate(sent):
+            connection = opened[number % len(ports)][number // len(ports)]
             answers.append(asyncio.ensure_future(connection.send(request)))
-            # One at a time, so that the gateway chooses in the order of the draw.
+            # One at a time, so that the gateway chooses in the order of the labels.
             loads = await asyncio.wait_for(got(workers[0], f"{HELD}{number + 1}"), _HELD_IN_S)
             seen.append(json.loads(loads)[: len(workers)])
+        yield seen
         await got(workers[0], RELEASE)
         await asyncio.gather(*answers)
-        return seen
 
 
 async def moved(before: Subject, after: Subject, labels: Sequence[str], joined: int) -> tuple[float, float]:

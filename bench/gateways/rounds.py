@@ -88,8 +88,10 @@ async def _placements(
     for subject, (affinity, live) in zip(subjects, kept, strict=True):
         zipf = placement.zipf_labels(effort.held_requests, number)
         hot = [f"run-{number}-hot"] * (effort.held_requests // 2)
-        held = await placement.held_loads(subject.port, workers, zipf)
-        on_two = placement.on_two((await placement.held_loads(subject.port, workers, hot))[-1])
+        async with placement.held([subject.port], workers, zipf) as loads:
+            held = placement.max_over_mean(loads[-1])
+        async with placement.held([subject.port], workers, hot) as loads:
+            on_two = placement.on_two(loads[-1])
         rounds.add(
             PLACEMENT,
             batch.trajectories,
@@ -97,7 +99,7 @@ async def _placements(
             {
                 "affinity": affinity,
                 "live_imbalance": live,
-                "held_imbalance": placement.max_over_mean(held[-1]),
+                "held_imbalance": held,
                 "hot_on_two": on_two,
             },
         )

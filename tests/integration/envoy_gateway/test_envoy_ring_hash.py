@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from envoys import RawEnvoy, Workers
 
-from bench.gateways.placement import held_loads, zipf_labels
+from bench.gateways.placement import held, zipf_labels
 from bench.gateways.processes import free_port
 from bench.gateways.running import Subject, placed
 
@@ -54,7 +54,8 @@ async def test_loads_are_bounded_but_for_one_request_by_rounding(
     labels: list[str], envoy: tuple[RawEnvoy, list[int]]
 ) -> None:
     started, workers = envoy
-    seen = await held_loads(started.port, workers, labels)
+    async with held([started.port], workers, labels) as seen:
+        pass
     before = [0] * WORKERS
     for number, loads in enumerate(seen, 1):
         (taken,) = [place for place in range(WORKERS) if loads[place] > before[place]]

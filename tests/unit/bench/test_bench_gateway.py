@@ -17,7 +17,7 @@ from bench.gateways.load import Load, closed_loop
 from bench.gateways.placement import (
     Turn,
     affinity,
-    held_loads,
+    held,
     imbalance,
     max_over_mean,
     on_two,
@@ -145,8 +145,8 @@ async def test_held_requests_wait_until_they_are_released() -> None:
             assert not any(answer.done() for answer in sent)
             await got(ports[0], RELEASE)
             assert await asyncio.wait_for(asyncio.gather(*sent), 20) == [1, 1]
-        loads = await held_loads(ports[0], ports, zipf_labels(5, seed=1))
-        assert loads == [[number, 0] for number in range(1, 6)]
+        async with held([ports[0]], ports, zipf_labels(5, seed=1)) as loads:
+            assert loads == [[number, 0] for number in range(1, 6)]
         assert max_over_mean(loads[-1]) == 2
         assert on_two([4, 13, 13]) == 26 / 30
 
