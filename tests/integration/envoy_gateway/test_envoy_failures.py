@@ -105,14 +105,17 @@ async def test_without_any_worker_503_and_none_is_in_flight(workers: list[Worker
 
 
 async def test_more_than_the_limit_gets_429() -> None:
-    with Workers(2) as workers, Picker(workers.names, "--max-in-flight", "2") as picker:
-        with Envoy(picker.address, workers.names) as envoy:
-            async with held([envoy.port], workers.ports, ["a", "b", "c", "d"]) as seen:
-                assert seen[-1] == [2, 2]
-                assert await status(envoy) == 429
-                await picker.reaches(dict.fromkeys(workers.names, 2))
-            await picker.reaches(dict.fromkeys(workers.names, 0))
-            assert await status(envoy) == 200
+    with (
+        Workers(2) as workers,
+        Picker(workers.names, "--max-in-flight", "2") as picker,
+        Envoy(picker.address, workers.names) as envoy,
+    ):
+        async with held([envoy.port], workers.ports, ["a", "b", "c", "d"]) as seen:
+            assert seen[-1] == [2, 2]
+            assert await status(envoy) == 429
+            await picker.reaches(dict.fromkeys(workers.names, 2))
+        await picker.reaches(dict.fromkeys(workers.names, 0))
+        assert await status(envoy) == 200
 
 
 async def test_while_the_picker_is_dead_envoy_chooses_itself() -> None:
@@ -139,31 +142,38 @@ async def test_without_failure_mode_allow_a_dead_picker_means_503() -> None:
         assert configuration.count("failure_mode_allow: true") == 1
         return configuration.replace("failure_mode_allow: true", "failure_mode_allow: false")
 
-    with Workers(1) as workers, Picker(workers.names) as picker:
-        with Envoy(picker.address, workers.names, strict) as envoy:
+    with (
+        Workers(1) as workers,
+        Picker(workers.names) as picker,
+        Envoy(picker.address, workers.names, strict) as envoy,
+    ):
+        assert await status(envoy) == 200
+        picker.kill()
+        assert await status(envoy) == 503
+        with Picker(workers.names, listen=picker.address):
             assert await status(envoy) == 200
-            picker.kill()
-            assert await status(envoy) == 503
-            with Picker(workers.names, listen=picker.address):
-                assert await status(envoy) == 200
 
 
 @pytest.mark.parametrize("signal", [SIGKILL, SIGTERM])
 async def test_what_an_envoy_had_in_flight_ends_with_it(signal: Signals) -> None:
-    with Workers(3) as workers, Picker(workers.names) as picker:
-        with Envoy(picker.address, workers.names) as other, Envoy(picker.address, workers.names) as envoy:
-            async with held([other.port], workers.ports, ["a", "b", "c"]) as seen:
-                kept = dict(zip(workers.names, seen[-1], strict=True))
-                async with connections(envoy.port, 12) as opened:
-                    sent = [
-                        asyncio.ensure_future(connection.send(request))
-                        for connection, request in zip(
-                            opened, requests([f"task-{number}" for number in range(12)], HELD), strict=True
-                        )
-                    ]
-                    await asyncio.wait_for(got(workers.ports[0], f"{HELD_AT}15"), PATIENCE_S)
-                    envoy.process.send_signal(signal)
-                    ended = await asyncio.gather(*sent, return_exceptions=True)
-                    assert {type(one) for one in ended} == {UnexpectedAnswerError}
-                await picker.reaches(kept)
-            await picker.reaches(dict.fromkeys(workers.names, 0))
+    with (
+        Workers(3) as workers,
+        Picker(workers.names) as picker,
+        Envoy(picker.address, workers.names) as other,
+        Envoy(picker.address, workers.names) as envoy,
+    ):
+        async with held([other.port], workers.ports, ["a", "b", "c"]) as seen:
+            kept = dict(zip(workers.names, seen[-1], strict=True))
+            async with connections(envoy.port, 12) as opened:
+                sent = [
+                    asyncio.ensure_future(connection.send(request))
+                    for connection, request in zip(
+                        opened, requests([f"task-{number}" for number in range(12)], HELD), strict=True
+                    )
+                ]
+                await asyncio.wait_for(got(workers.ports[0], f"{HELD_AT}15"), PATIENCE_S)
+                envoy.process.send_signal(signal)
+                ended = await asyncio.gather(*sent, return_exceptions=True)
+                assert {type(one) for one in ended} == {UnexpectedAnswerError}
+            await picker.reaches(kept)
+        await picker.reaches(dict.fromkeys(workers.names, 0))
