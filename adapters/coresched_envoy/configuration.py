@@ -143,8 +143,8 @@ static_resources:
                 log_name: coresched
                 transport_api_version: V3
                 buffer_size_bytes: 0  # each line at once: the picker's counts are as old as its lines
+                # No grpc_stream_retry_policy: with one, lines are lost while a picker starts again.
                 grpc_service: {{envoy_grpc: {{cluster_name: picker}}}}
-                grpc_stream_retry_policy: {{num_retries: 3}}
           http_filters:
           - name: envoy.filters.http.ext_proc
             typed_config:

@@ -85,6 +85,7 @@ async def test_every_choice_is_that_of_the_in_process_router(
 
 def subset(*endpoints: str) -> str:
     value = Value()
+    value.list_value.SetInParent()  # a list though it may be empty
     value.list_value.extend(endpoints)
     return b64encode(value.SerializeToString()).decode()
 
