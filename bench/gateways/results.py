@@ -21,9 +21,9 @@ PLACEMENT = "placement"
 NOTES = (
     "Medians; IQR: interquartile range over median. Client, workers and gateway share",
     "this machine's cores: req/s is for comparing, no promise.",
-    "CPU us: of the gateway, a request, with that of a picker beside it; httpx: of the",
-    "client's process: the transport's share is the difference to httpx alone.",
-    "MiB: resident memory, likewise.",
+    "CPU us: of the gateway, a request; httpx: of the client's process, so that the",
+    "transport's share is the difference to httpx alone, which asks workers in turn.",
+    "picker: its part of that, where there is one. MiB: resident memory of all.",
     "kept: turns on the worker of the turn before. live, held: max over mean of the",
     "requests on the workers, of live trajectories and of Zipf labels that all wait.",
     "on 2: of held requests of one label, those on the two workers that have most.",
@@ -122,7 +122,7 @@ def _table(*columns: str) -> Table:
 
 
 def _costs(rows: Sequence[Row], console: Console) -> Table:
-    table = _table("case", "n", "subject", "req/s", "p50", "p99", "CPU us", "IQR", "MiB")
+    table = _table("case", "n", "subject", "req/s", "p50", "p99", "CPU us", "IQR", "picker", "MiB")
 
     def seconds(spread: Spread) -> str:
         return encodable(time_text(spread.median), console)
@@ -137,6 +137,7 @@ def _costs(rows: Sequence[Row], console: Console) -> Table:
                 _shown(row, "p99_s", seconds),
                 _shown(row, "cpu_s", lambda spread: three_digits(spread.median * 1e6)),
                 _shown(row, "cpu_s", lambda spread: f"{spread.relative_iqr:.0%}"),
+                _shown(row, "beside_cpu_s", lambda spread: three_digits(spread.median * 1e6)),
                 _shown(row, "resident_bytes", lambda spread: f"{spread.median / (1 << 20):.0f}"),
             )
     return table
