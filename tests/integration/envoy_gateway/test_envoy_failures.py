@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from signal import SIGKILL, SIGTERM, Signals
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Signals
 
 import httpx
 import pytest
@@ -135,6 +135,21 @@ async def test_while_the_picker_is_dead_envoy_chooses_itself() -> None:
         async with held([envoy.port], workers.ports, ["hot"] * 12) as seen:
             assert dict(zip(workers.names, seen[-1], strict=True)) == router.loads()
             await again.reaches(router.loads())
+
+
+async def test_what_a_picker_that_hangs_did_not_answer_in_time_is_not_in_flight() -> None:
+    with (
+        Workers(3) as workers,
+        Picker(workers.names) as picker,
+        Envoy(picker.address, workers.names) as envoy,
+    ):
+        async with load(envoy.port) as done:
+            await more(done)
+            picker.process.send_signal(SIGSTOP)
+            await more(done, 2 * CLIENTS)  # each after the message_timeout
+            picker.process.send_signal(SIGCONT)
+            await more(done)
+        await picker.reaches(dict.fromkeys(workers.names, 0))
 
 
 async def test_without_failure_mode_allow_a_dead_picker_means_503() -> None:
