@@ -76,10 +76,11 @@ async def more(done: Load, count: int = 500) -> None:
         await asyncio.sleep(0.02)
 
 
-async def status(envoy: Envoy, label: str = "a") -> int:
+async def status(envoy: Envoy, content: bytes | None = None) -> int:
     async with httpx.AsyncClient(timeout=20) as client:
         url = f"http://127.0.0.1:{envoy.port}{CHAT}"
-        return (await client.post(url, content=body(), headers={"x-smg-routing-key": label})).status_code
+        answer = await client.post(url, content=content or body(), headers={"x-smg-routing-key": "a"})
+        return answer.status_code
 
 
 async def test_a_killed_worker_costs_no_client_its_answer(workers: list[Workers]) -> None:
@@ -91,6 +92,32 @@ async def test_a_killed_worker_costs_no_client_its_answer(workers: list[Workers]
             workers[0].kill()
             await more(done)
         await picker.reaches(none_in_flight(workers))
+
+
+async def test_a_long_request_whose_worker_dropped_it_is_sent_again_whole() -> None:
+    size = 5 << 20  # more than Envoy's buffers have without request_body_buffer_limit
+    bodies: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (await reader.readuntil(b"\r\n\r\n")).startswith(b"POST"):
+            bodies.append(len(await reader.readexactly(size)))
+        if len(bodies) == 1:
+            writer.transport.abort()
+            return
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    servers = [await asyncio.start_server(serve, "127.0.0.1", 0) for _ in range(2)]
+    names = [f"127.0.0.1:{server.sockets[0].getsockname()[1]}" for server in servers]
+    with ExitStack() as stack:
+        picker = stack.enter_context(await asyncio.to_thread(Picker, names))
+        envoy = stack.enter_context(await asyncio.to_thread(Envoy, picker.address, names))
+        assert await status(envoy, content=bytes(size)) == 200
+        assert bodies == [size, size]
+        await picker.reaches(dict.fromkeys(names, 0))
+    for server in servers:
+        server.close()
 
 
 async def test_without_any_worker_503_and_none_is_in_flight(workers: list[Workers]) -> None:
