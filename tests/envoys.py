@@ -133,7 +133,7 @@ class Envoy(Running):
             listen=TcpAddress("127.0.0.1", self.port),
             picker=address(picker, "picker"),
             workers=dict.fromkeys(workers, 1.0),
-            label_header="x-smg-routing-key",
+            label_headers=["x-smg-routing-key", "x-session-id"],
             load_bound=1.25,
         )
         self._start(changed(text))

@@ -7,7 +7,7 @@ ends the picker learns from Envoy's gRPC access log. Checked with Envoy 1.40.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from coresched.core.shares import LARGEST_WEIGHT
@@ -37,14 +37,15 @@ def envoy_configuration(
     listen: TcpAddress,
     picker: TcpAddress | UnixAddress,
     workers: Mapping[str, float],
-    label_header: str,
+    label_headers: Sequence[str],
     load_bound: float,
 ) -> str:
     """A static configuration in YAML.
 
     ``listen``: where Envoy listens. ``picker``: where `coresched epp` listens. ``workers``: IP:PORT to
-    weight, as the picker has them. ``label_header`` and ``load_bound`` are those of Envoy's own
-    bounded ring hash, which chooses while no picker answers.
+    weight, as the picker has them. ``label_headers``: those that may hold the label, the first
+    one that a request has counts; no others are shown to the picker. ``load_bound`` is also that of Envoy's
+    own bounded ring hash, which chooses while no picker answers.
 
     Raises InputError for a worker that is no IP:PORT: Envoy takes the picker's endpoints as addresses.
     """
@@ -55,7 +56,11 @@ def envoy_configuration(
         listen=_address(listen),
         picker=_address(_reachable(picker)),
         endpoints=endpoints,
-        label_header=json.dumps(label_header),
+        shown="\n".join(f"{' ' * 18}- exact: {json.dumps(name)}" for name in label_headers),
+        hashed="\n".join(
+            f"{' ' * 18}- {{header: {{header_name: {json.dumps(name)}}}, terminal: true}}"
+            for name in label_headers
+        ),
         balance_factor=round(load_bound * 100),
         retries=max(1, len(workers) - 1),
         destination=DESTINATION,
@@ -154,6 +159,11 @@ static_resources:
               failure_mode_allow: true
               status_on_error: {{code: ServiceUnavailable}}
               message_timeout: 1s
+              # The picker gets the label and no Authorization.
+              forward_rules:
+                allowed_headers:
+                  patterns:
+{shown}
               route_cache_action: RETAIN
               processing_mode:
                 request_header_mode: SEND
@@ -180,7 +190,8 @@ static_resources:
                   cluster: workers
                   timeout: 0s
                   idle_timeout: 0s
-                  hash_policy: [{{header: {{header_name: {label_header}}}}}]
+                  hash_policy:
+{hashed}
                   # Down the picker's list. Without `reset` no request is sent again that a worker may have
                   # begun; then a worker that dies costs those that it had not answered yet.
                   retry_policy:

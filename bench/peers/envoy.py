@@ -69,7 +69,7 @@ def _asking(port: int, second: int, workers: Sequence[str]) -> str:
         listen=TcpAddress("127.0.0.1", port),
         picker=TcpAddress("127.0.0.1", second),
         workers={_place(worker): 1.0 for worker in workers},
-        label_header=ROUTING_HEADER,
+        label_headers=[ROUTING_HEADER],
         load_bound=_BOUND,
     )
 

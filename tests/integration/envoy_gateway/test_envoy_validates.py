@@ -38,7 +38,7 @@ def test_envoy_validates_it(
             listen=listen,
             picker=picker_address(picker),
             workers=workers,
-            label_header="x-session-id",
+            label_headers=["x-session-id", "x-other"],
             load_bound=load_bound,
         )
     )

@@ -14,7 +14,7 @@ def configuration(workers: dict[str, float], picker: TcpAddress | UnixAddress = 
         listen=TcpAddress("0.0.0.0", 8080),
         picker=picker,
         workers=workers,
-        label_header="x-smg-routing-key",
+        label_headers=["x-smg-routing-key", "x-session-id"],
         load_bound=1.25,
     )
 
@@ -29,7 +29,8 @@ def test_workers_picker_and_bound_are_in_it() -> None:
         "load_balancing_weight: 100\n",
         "load_balancing_weight: 250\n",
         "hash_balance_factor: 125",
-        'header_name: "x-smg-routing-key"',
+        '- exact: "x-smg-routing-key"\n                  - exact: "x-session-id"\n',
+        'header_name: "x-smg-routing-key"}, terminal: true}',
         "num_retries: 1\n",
     ):
         assert text.count(part) == 1, part
