@@ -3,8 +3,9 @@
 import asyncio
 import random
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import httpx
@@ -12,7 +13,7 @@ import pytest
 from envoys import Envoy, Picker, Workers
 from model_workers import HEADER, ModelWorker, model_workers, serving
 
-from bench.gateways.client import connections
+from bench.gateways.client import UnexpectedAnswerError, connections
 from bench.gateways.exchange import CHAT, requests
 
 REQUESTS = 10_000
@@ -81,32 +82,52 @@ async def test_a_stream_that_its_worker_breaks_off_is_cut_and_ends(streaming: St
     await streaming.picker.reaches(streaming.loads())
 
 
-async def test_ten_thousand_requests_leave_nothing_in_flight() -> None:
-    """Plain answers, streams, and clients that leave before the answer or in the middle of their request."""
-    with (
-        Workers(3) as workers,
-        Picker(workers.names) as picker,
-        Envoy(picker.address, workers.names) as envoy,
-    ):
+async def test_ten_thousand_requests_and_a_killed_worker_leave_nothing_in_flight() -> None:
+    """Plain answers, streams, clients that leave before the answer or in the middle of their request.
+
+    A worker is killed halfway. No client loses an answer that had not begun; a stream that had is cut.
+    """
+    with ExitStack() as stack:
+        workers = [stack.enter_context(Workers(1)) for _ in range(3)]
+        names = [name for worker in workers for name in worker.names]
+        picker = stack.enter_context(Picker(names))
+        envoy = stack.enter_context(Envoy(picker.address, names))
         numbers = iter(range(REQUESTS))
-        kinds = {"plain": 0, "stream": 0, "left": 0, "half": 0}
+        ends: Counter[str] = Counter()
 
         async def client(draw: random.Random) -> None:
+            while await some(draw):
+                ends["cut"] += 1
+
+        async def some(draw: random.Random) -> bool:
+            """Whether the connection was cut; else there are no more requests."""
             async with connections(envoy.port, 1) as (connection,):
                 for number in numbers:
-                    (kind,) = draw.choices(list(kinds), [6, 2, 1, 1])
-                    kinds[kind] += 1
+                    if number == REQUESTS // 2:
+                        workers[0].kill()
+                    (kind,) = draw.choices(["plain", "stream", "left", "half"], [6, 2, 1, 1])
                     tokens = draw.choice([1, 1, 1, 5])
                     (request,) = requests([f"task-{number % 200}"], tokens, stream=kind == "stream")
-                    if kind in ("plain", "stream"):
-                        assert await connection.send(request) in range(3)
-                        continue
-                    _, writer = await asyncio.open_connection("127.0.0.1", envoy.port)
-                    writer.write(request if kind == "left" else request[:-100])
-                    await asyncio.sleep(draw.choice([0, 0.001, 0.004]))
-                    writer.transport.abort()
+                    try:
+                        if kind in ("plain", "stream"):
+                            await connection.send(request)
+                        else:
+                            await leave(request if kind == "left" else request[:-100], draw)
+                    except UnexpectedAnswerError:
+                        if kind != "stream":
+                            raise
+                        return True
+                    ends[kind] += 1
+            return False
+
+        async def leave(sent: bytes, draw: random.Random) -> None:
+            _, writer = await asyncio.open_connection("127.0.0.1", envoy.port)
+            writer.write(sent)
+            await asyncio.sleep(draw.choice([0, 0.001, 0.004]))
+            writer.transport.abort()
 
         await asyncio.gather(*(client(random.Random(number)) for number in range(CLIENTS)))
-        await picker.reaches(dict.fromkeys(workers.names, 0))
-        assert sum(kinds.values()) == REQUESTS
-        assert min(kinds.values()) > 500, kinds
+        await picker.reaches(dict.fromkeys(names, 0))
+        assert ends.total() == REQUESTS
+        assert ends.pop("cut", 0) <= CLIENTS
+        assert min(ends.values()) > 500, ends
