@@ -4,6 +4,7 @@ In a checkout, `pip install -e .` or `python setup.py build_ext --inplace` does 
 """
 
 import os
+from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar
 
@@ -31,8 +32,16 @@ extensions = [
 ]
 
 
+def source_folder(package):
+    """Where the package of this name lies in the source tree."""
+    return ROOT if (ROOT / package).is_dir() else ROOT / "adapters"
+
+
 class BuildStubs(Command):
-    """Generates coresched/v1/*_pb2.py, *_pb2.pyi and *_pb2_grpc.py from proto/, in place or in build_lib."""
+    """Generates *_pb2.py, *_pb2.pyi and *_pb2_grpc.py from proto/, in place or in build_lib.
+
+    In place those of an adapter come into its package, below adapters/.
+    """
 
     description = "generate the gRPC stubs"
     user_options: ClassVar = [("inplace", "i", "write into the source tree")]
@@ -54,27 +63,30 @@ class BuildStubs(Command):
                 "setup.py: grpcio-tools must be installed to generate the gRPC stubs; "
                 "pip install what [build-system] in pyproject.toml requires"
             ) from None
-        target = ROOT if self.inplace or self.editable_mode else Path(self.build_lib)
-        target.mkdir(parents=True, exist_ok=True)
-        code = protoc.main(
-            [
-                "protoc",
-                f"--proto_path={PROTO}",
-                f"--python_out={target}",
-                f"--pyi_out={target}",
-                f"--grpc_python_out={target}",
-                *map(str, sorted(PROTO.rglob("*.proto"))),
-            ]
-        )
-        if code != 0:
-            raise SystemExit(f"setup.py: protoc failed with exit code {code}")
+        inplace = self.inplace or self.editable_mode
+        for package in sorted(path for path in PROTO.iterdir() if path.is_dir()):
+            target = source_folder(package.name) if inplace else Path(self.build_lib)
+            target.mkdir(parents=True, exist_ok=True)
+            code = protoc.main(
+                [
+                    "protoc",
+                    f"--proto_path={PROTO}",
+                    f"--proto_path={files('grpc_tools') / '_proto'}",  # google.protobuf
+                    f"--python_out={target}",
+                    f"--pyi_out={target}",
+                    f"--grpc_python_out={target}",
+                    *map(str, sorted(package.rglob("*.proto"))),
+                ]
+            )
+            if code != 0:
+                raise SystemExit(f"setup.py: protoc failed with exit code {code}")
 
     def get_source_files(self):
         return [str(path.relative_to(ROOT)) for path in sorted(PROTO.rglob("*.proto"))]
 
     def get_output_mapping(self):
         return {
-            str(Path(self.build_lib, name)): name
+            str(Path(self.build_lib, name)): str((source_folder(stem.parts[0]) / name).relative_to(ROOT))
             for path in sorted(PROTO.rglob("*.proto"))
             for stem in [path.relative_to(PROTO).with_suffix("")]
             for name in (f"{stem}_pb2.py", f"{stem}_pb2.pyi", f"{stem}_pb2_grpc.py")

@@ -82,6 +82,16 @@ class ReferenceRouter:
         self._in_flight[chosen] += 1
         return chosen
 
+    def order(self, label: str, exclude: Iterable[str] = ()) -> list[str]:
+        clockwise = self._clockwise(label)
+        excluded = set(exclude)
+        if excluded - self._in_flight.keys():
+            raise LookupError(f"exclude must be among the workers, got {excluded!r}")
+        candidates = [worker for worker in clockwise if worker not in excluded]
+        if not candidates:
+            raise LookupError("exclude must leave one of the workers")
+        return sorted(candidates, key=lambda worker: not self._eligible(worker))  # which is stable
+
     def release(self, worker: str) -> None:
         if worker not in self._in_flight:
             raise LookupError(f"worker must be among the workers, got {worker!r}")

@@ -58,6 +58,7 @@ cdef class LoadBoundedRouter:
     cdef str worker_name(self, int slot)
 
     cdef size_t _first_point(self, str label) except? 0
+    cdef size_t _first_point_of(self, str label, object exclude, Py_ssize_t* candidates) except? 0
     cdef int _choose(self, size_t point, Py_ssize_t candidates) except -1
     cdef bint _eligible(self, int slot) except -1
     cdef int _known_slot(self, object name, str argument) except -1

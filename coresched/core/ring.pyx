@@ -111,22 +111,38 @@ cdef class LoadBoundedRouter:
         Raises TypeError or ValueError if label is not a label, LookupError if exclude names an unknown worker
         or leaves none; nothing is counted then.
         """
-        cdef int slot
-        cdef int candidates = 0
+        cdef Py_ssize_t candidates = 0
+        cdef size_t point
         label = check_label(label, "label")
         if type(exclude) is tuple and not exclude:
             return self.worker_name(self.place(label))
-        exclude = check_several(exclude, "exclude", "a collection of worker names")
-        excluded = {self._known_slot(name, "exclude") for name in exclude}
-        point = self._first_point(label)
-        self._walk += 1
-        for slot in excluded:
-            self._workers[slot].met = self._walk
-        for slot in range(<int>self._workers.size()):
-            candidates += self._workers[slot].routable and self._workers[slot].met != self._walk
-        if candidates == 0:
-            raise LookupError(f"exclude must leave one of the workers, got all of {shown(self.workers())}")
+        point = self._first_point_of(label, exclude, &candidates)
         return self.worker_name(self._choose(point, candidates))
+
+    def order(self, label, exclude=()):
+        """The workers in the order in which to try them for a request of this label; nothing is counted.
+
+        First the eligible ones clockwise from the label, then the others clockwise, all but ``exclude``. The
+        first is the one that ``route`` would choose, and after ``hold`` of it all is as after ``route``.
+        Raises as ``route`` does.
+        """
+        cdef int slot
+        cdef Py_ssize_t candidates = 0
+        cdef size_t point
+        label = check_label(label, "label")
+        point = self._first_point_of(label, exclude, &candidates)
+        eligible = []
+        others = []
+        while candidates > 0:
+            slot = self._points[point].slot
+            if self._workers[slot].met != self._walk:
+                self._workers[slot].met = self._walk
+                (eligible if self._eligible(slot) else others).append(self.worker_name(slot))
+                candidates -= 1
+            point += 1
+            if point == self._points.size():
+                point = 0
+        return eligible + others
 
     def release(self, worker):
         """End one request in flight on the worker; exactly once for each ``route``, however it ended.
@@ -232,6 +248,23 @@ cdef class LoadBoundedRouter:
             else:
                 high = middle
         return low if low < self._points.size() else 0
+
+    cdef size_t _first_point_of(self, str label, object exclude, Py_ssize_t* candidates) except? 0:
+        """Begin a walk from the label in which the excluded count as met; sets how many workers are left."""
+        cdef int slot
+        cdef size_t point
+        names = check_several(exclude, "exclude", "a collection of worker names")
+        excluded = {self._known_slot(name, "exclude") for name in names}
+        point = self._first_point(label)
+        self._walk += 1
+        for slot in excluded:
+            self._workers[slot].met = self._walk
+        candidates[0] = 0
+        for slot in range(<int>self._workers.size()):
+            candidates[0] += self._workers[slot].routable and self._workers[slot].met != self._walk
+        if candidates[0] == 0:
+            raise LookupError(f"exclude must leave one of the workers, got all of {shown(self.workers())}")
+        return point
 
     cdef int _choose(self, size_t point, Py_ssize_t candidates) except -1:
         """Count and return the first eligible of the candidates not met in this walk; else the first met."""

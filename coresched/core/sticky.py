@@ -101,6 +101,31 @@ class StickyBoundedRouter:
         self._total += 1
         return name
 
+    def order(self, label: str, exclude: Iterable[str] = ()) -> list[str]:
+        """The workers in the order in which to try them for a request of the label; nothing is counted.
+
+        First the one that `route` would choose, then those within the bound, then the others, the least
+        loaded first. After `hold` and `settle` of the first all is as after `route`. Raises as `route` does.
+        """
+        check_label(label, "label")
+        excluded = frozenset(check_several(exclude, "exclude", "a collection of worker names"))
+        for one in excluded:
+            self._known(one, "exclude")
+        candidates = self._candidates(label, excluded)
+        last = self._worker_of.get(label)
+
+        def load(name: str) -> tuple[float, float]:
+            worker = self._routable[name]  # a label that moves is counted no more where it was
+            return worker.in_flight / worker.weight, (worker.labels - (name == last)) / worker.weight
+
+        candidates.sort(key=load)
+        first = candidates[0]
+        if last is not None and last in candidates and self._within_bound(self._routable[last]):
+            first = last
+        candidates.remove(first)
+        candidates.sort(key=lambda name: not self._within_bound(self._routable[name]))
+        return [first, *candidates]
+
     def release(self, worker: str) -> None:
         """End one request in flight on the worker; exactly once for each `route`, however it ended.
 
@@ -185,13 +210,17 @@ class StickyBoundedRouter:
         return worker.in_flight * worker.q <= worker.p * (self._total + 1)
 
     def _least_loaded(self, label: str, excluded: frozenset[str]) -> str:
+        candidates = self._candidates(label, excluded)
+        self.forget(label)  # its last worker counts it no more
+        return min(candidates, key=lambda name: self._routable[name].load())
+
+    def _candidates(self, label: str, excluded: frozenset[str]) -> list[str]:
         if not self._routable:
             raise LookupError(f"a worker must be added before {label!r} can be routed, there is none")
         candidates = [name for name in self._routable if name not in excluded]
         if not candidates:
             raise LookupError(f"exclude must leave one of the workers, got all of {self.workers()!r}")
-        self.forget(label)  # its last worker counts it no more
-        return min(candidates, key=lambda name: self._routable[name].load())
+        return candidates
 
     def _place(self, label: str, name: str) -> None:
         self.forget(label)

@@ -21,22 +21,29 @@ class GatewayCollector:
         self._process = ProcessCollector(registry=None)
 
     def collect(self) -> Iterator[Metric]:
-        yield from _fleet_families(self._fleet)
+        yield from fleet_families("coresched_gateway", self._fleet)
         yield from _traffic_families(self._traffic)
         yield from self._process.collect()
 
 
-def _fleet_families(fleet: Fleet) -> Iterator[Metric]:
-    number = GaugeMetricFamily("coresched_gateway_workers", "Workers by where they stand.", labels=("state",))
+def fleet_families(prefix: str, fleet: Fleet) -> Iterator[Metric]:
+    """What any server has to show of the fleet it routes to; `prefix` begins the names."""
+    number = GaugeMetricFamily(f"{prefix}_workers", "Workers by where they stand.", labels=("state",))
     number.add_metric(("healthy",), fleet.healthy())
     number.add_metric(("out",), len(fleet.workers) - fleet.healthy())
     yield number
-    in_flight = _gauge("in_flight", "L(w), inference requests in flight.")
-    healthy = _gauge("healthy", "1 for a worker that gets requests, 0 for one that is out.")
-    routed = _counter("routed", "Requests routed there, retries included.")
-    spilled = _counter("spilled", "Requests that had the worker as home and went to another.")
-    retries = _counter("retries", "Requests routed there that had found no connection to another worker.")
-    failures = _counter("failures", "Requests that found no connection, were dropped or broke off.")
+    in_flight = _gauge(f"{prefix}_worker_in_flight", "L(w), inference requests in flight.")
+    healthy = _gauge(f"{prefix}_worker_healthy", "1 for a worker that gets requests, 0 for one that is out.")
+    routed = _counter(f"{prefix}_worker_routed", "Requests routed there, retries included.")
+    spilled = _counter(
+        f"{prefix}_worker_spilled", "Requests that had the worker as home and went to another."
+    )
+    retries = _counter(
+        f"{prefix}_worker_retries", "Requests routed there that had found no connection to another worker."
+    )
+    failures = _counter(
+        f"{prefix}_worker_failures", "Requests that found no connection, were dropped or broke off."
+    )
     for worker in fleet.workers:
         of = (worker.name,)
         in_flight.add_metric(of, worker.in_flight)
@@ -47,11 +54,9 @@ def _fleet_families(fleet: Fleet) -> Iterator[Metric]:
         failures.add_metric(of, worker.failures)
     yield from (in_flight, healthy, routed, spilled, retries, failures)
     imbalance = fleet.imbalance()
-    yield from imbalance_families(
-        "coresched_gateway", "healthy", imbalance.present, imbalance.over_s, imbalance.busy_s
-    )
+    yield from imbalance_families(prefix, "healthy", imbalance.present, imbalance.over_s, imbalance.busy_s)
     yield histogram_family(
-        "coresched_gateway_route_decision_seconds", "Choice of a worker, checks included.", fleet.decision_s
+        f"{prefix}_route_decision_seconds", "Choice of a worker, checks included.", fleet.decision_s
     )
 
 
@@ -85,8 +90,8 @@ def _traffic_families(traffic: Traffic) -> Iterator[Metric]:
 
 
 def _gauge(name: str, about: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"coresched_gateway_worker_{name}", about, labels=("worker",))
+    return GaugeMetricFamily(name, about, labels=("worker",))
 
 
 def _counter(name: str, about: str) -> CounterMetricFamily:
-    return CounterMetricFamily(f"coresched_gateway_worker_{name}", about, labels=("worker",))
+    return CounterMetricFamily(name, about, labels=("worker",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import perf_counter
 from typing import NamedTuple
 
@@ -37,6 +37,9 @@ class Fleet:
     on_route: Callable[[str, str], None] | None = None
     """Called with the label and the worker's name for each request routed."""
 
+    on_change: Callable[[], None] | None = None
+    """Called when a worker went out or came back, was added or removed."""
+
     def __init__(
         self,
         workers: Sequence[Worker],
@@ -57,7 +60,11 @@ class Fleet:
         for worker in workers:
             check_share(worker.weight, virtual_nodes)
         self.workers = tuple(workers)
+        """The workers that take part, in order of addition."""
         self._by_name = {worker.name: worker for worker in workers}
+        self._removed: dict[str, Worker] = {}
+        """Those with requests in flight from before."""
+        self._virtual_nodes = virtual_nodes
         weights = {worker.name: worker.weight for worker in workers}
         self._router = make_router(router, weights, load_bound, virtual_nodes)
         self._failures_to_out = failures_to_out
@@ -81,25 +88,99 @@ class Fleet:
             raise NoWorkerError
         home = self._router.home(label)  # before it moves
         worker = self._by_name[self._router.route(label, exclude)]
+        self._took(worker, label, home, began)
+        if failed:
+            worker.retries += 1
+        return worker
+
+    def place(self, label: str, exclude: Collection[str] = ()) -> list[Worker]:
+        """All workers that may take a request of this label, best first; it counts in flight on the first.
+
+        For who sends the request elsewhere if that one does not take it, and says so with `move`.
+        `exclude`: names of workers that may not take it. Raises NoWorkerError.
+        """
+        began = self._clock()
+        excluded = {*self._out, *exclude}
+        if len(excluded) == len(self.workers):
+            raise NoWorkerError
+        home = self._router.home(label)  # before it moves
+        order = [self._by_name[name] for name in self._router.order(label, excluded)]
+        worker = order[0]
+        self._router.hold(worker.name)
+        self._router.settle(label, worker.name)
+        self._took(worker, label, home, began)
+        return order
+
+    def _took(self, worker: Worker, label: str, home: str | None, began: float) -> None:
         now = self._clock()
         self.decision_s.observe(now - began)
         self._imbalance.began(worker.in_flight, now)
         worker.in_flight += 1
         worker.requests += 1
-        if failed:
-            worker.retries += 1
         if home is not None and home != worker.name:
             self._by_name[home].spilled += 1
         if self.on_route is not None:
             self.on_route(label, worker.name)
-        return worker
+
+    def move(self, worker: Worker, to: Worker) -> None:
+        """A request in flight on one worker is in fact on another, which may be out by now."""
+        self._router.hold(to.name)
+        if self._takes_part(to):
+            self._imbalance.began(to.in_flight, self._clock())
+        to.in_flight += 1
+        self.release(worker)
 
     def release(self, worker: Worker) -> None:
-        """End one request in flight; exactly once for each `route`."""
+        """End one request in flight; exactly once for each `route` or `place`."""
         self._router.release(worker.name)
-        if worker.healthy:
+        if self._takes_part(worker):
             self._imbalance.ended(worker.in_flight, self._clock())
         worker.in_flight -= 1
+        if worker.in_flight == 0:
+            self._removed.pop(worker.name, None)
+
+    def forget(self, label: str) -> None:
+        """The label will not come again."""
+        self._router.forget(label)
+
+    def get(self, name: str) -> Worker | None:
+        """The worker of this name that takes part, healthy or not."""
+        return self._by_name.get(name)
+
+    def add(self, worker: Worker) -> Worker:
+        """One more worker takes part; only labels whose home it becomes move.
+
+        One that was removed with requests in flight resumes with them: then it is the object of before, with
+        the new weight, that takes part and is returned. Raises ValueError for one that is there, or a weight.
+        """
+        check_share(worker.weight, self._virtual_nodes)
+        self._router.add_worker(worker.name, worker.weight)
+        before = self._removed.pop(worker.name, None)
+        if before is not None:
+            before.weight, before.healthy, before.failed_in_a_row = worker.weight, worker.healthy, 0
+            worker = before
+        self._by_name[worker.name] = worker
+        self._changed()
+        return worker
+
+    def remove(self, worker: Worker) -> None:
+        """A worker gets nothing more; its requests in flight may still be released."""
+        self._router.remove_worker(worker.name)
+        del self._by_name[worker.name]
+        if worker.in_flight:
+            self._removed[worker.name] = worker
+        self._changed()
+
+    def _takes_part(self, worker: Worker) -> bool:
+        return worker.healthy and worker.name not in self._removed
+
+    def _changed(self) -> None:
+        self.workers = tuple(self._by_name.values())
+        self._out = tuple(worker.name for worker in self.workers if not worker.healthy)
+        loads = [worker.in_flight for worker in self.workers if worker.healthy]
+        self._imbalance.replace(loads, self._clock())
+        if self.on_change is not None:
+            self.on_change()
 
     def first(self, failed: Sequence[Worker] = ()) -> Worker:
         """The first healthy worker, for what is no inference request, uncounted. Raises NoWorkerError."""
@@ -155,7 +236,5 @@ class Fleet:
         if worker.healthy is healthy:
             return
         worker.healthy = healthy
-        self._out = tuple(worker.name for worker in self.workers if not worker.healthy)
-        loads = [worker.in_flight for worker in self.workers if worker.healthy]
-        self._imbalance.replace(loads, self._clock())
+        self._changed()
         self._notify(worker, f"worker {worker.name} is {'back' if healthy else 'out'}: {reason}")

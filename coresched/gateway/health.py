@@ -11,6 +11,15 @@ from coresched.gateway.fleet import Fleet
 from coresched.gateway.workers import Worker
 
 
+def health_session() -> aiohttp.ClientSession:
+    """It goes nowhere else: no proxies, no cookies. Each check connects anew, as a request may have to."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, force_close=True),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+    )
+
+
 class HealthChecks:
     """Tells the fleet who is healthy, until it is cancelled."""
 
@@ -23,17 +32,21 @@ class HealthChecks:
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
 
     async def first_round(self) -> None:
-        """Check all once. A worker that fails is out at once, because nothing spoke for it yet."""
-        reasons = await asyncio.gather(*map(self._failure, self._fleet.workers))
-        for worker, reason in zip(self._fleet.workers, reasons, strict=True):
-            if reason is not None:
-                self._fleet.check_failed(worker, reason, at_once=True)
+        """Check all once, as `first`."""
+        await asyncio.gather(*map(self.first, self._fleet.workers))
+
+    async def first(self, worker: Worker) -> None:
+        """Check a worker once. If it fails it is out at once, because nothing spoke for it yet."""
+        reason = await self._failure(worker)
+        if reason is not None:
+            self._fleet.check_failed(worker, reason, at_once=True)
 
     async def run(self) -> None:
         """Check each worker at its own pace."""
-        await asyncio.gather(*map(self._watch, self._fleet.workers))
+        await asyncio.gather(*map(self.watch, self._fleet.workers))
 
-    async def _watch(self, worker: Worker) -> None:
+    async def watch(self, worker: Worker) -> None:
+        """Check one worker at its own pace."""
         while True:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(worker.recheck.wait(), self._interval_s)

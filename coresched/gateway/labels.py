@@ -57,7 +57,7 @@ def header_label(headers: CIMultiDictProxy[str]) -> str | None:
         if value is not None:
             if len(headers.getall(name)) > 1:
                 _refuse(_WHERE[name], str(name), f"must be given once, got {shown(value)} and another")
-            return _checked(value, _WHERE[name], str(name))
+            return checked_label(value, _WHERE[name], str(name))
     return None
 
 
@@ -79,7 +79,7 @@ def body_label(path: str, body: bytes, names: Sequence[str]) -> str:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 _refuse(where, name, f"must be a string, got what cannot be read: {error}")
             if isinstance(value, str):
-                return _checked(value, where, name)
+                return checked_label(value, where, name)
             if value is not None:
                 _refuse(where, name, f"must be a string, got a JSON value of type {type(value).__name__}")
     try:
@@ -125,7 +125,8 @@ def _hashed(parts: Iterable[bytes]) -> str:
     return f"content-{digest.hexdigest()}"
 
 
-def _checked(value: str, where: str, param: str) -> str:
+def checked_label(value: str, where: str, param: str) -> str:
+    """The label without the blanks around it. Raises RefusedError (400) if it is none."""
     value = value.strip(" \t")  # as a header, in which the worker gets it, would lose them
     if not value.isascii() and _SURROGATES.search(value):
         _refuse(where, param, f"must be UTF-8, got {shown(value)}")

@@ -15,6 +15,7 @@ Code = Literal[
     "not_found",
     "body_too_large",
     "no_healthy_worker",
+    "too_many_in_flight",
     "worker_failed",
     "internal",
     "queue_deadline",
@@ -47,17 +48,20 @@ class RefusedError(Exception):
         self.retry_after_s = retry_after_s
 
 
-def answer(refused: RefusedError) -> web.Response:
-    """The refusal as a response."""
+def error_body(refused: RefusedError) -> bytes:
+    """The refusal as JSON."""
     error = {
         "message": refused.message,
         "type": "invalid_request_error" if refused.status < 500 else "server_error",
         "param": refused.param,
         "code": refused.code,
     }
-    response = web.Response(
-        status=refused.status, body=msgspec.json.encode({"error": error}), content_type="application/json"
-    )
+    return msgspec.json.encode({"error": error})
+
+
+def answer(refused: RefusedError) -> web.Response:
+    """The refusal as a response."""
+    response = web.Response(status=refused.status, body=error_body(refused), content_type="application/json")
     if refused.retry_after_s is not None:
         response.headers["Retry-After"] = str(refused.retry_after_s)
     return response

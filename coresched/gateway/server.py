@@ -10,12 +10,11 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from math import ceil
 
-import aiohttp
 from aiohttp import web
 
 from coresched.gateway.fleet import Fleet
 from coresched.gateway.forward import Forwarder
-from coresched.gateway.health import HealthChecks
+from coresched.gateway.health import HealthChecks, health_session
 from coresched.gateway.labels import LABEL_FIELDS
 from coresched.gateway.pool import Connections
 from coresched.gateway.proxy import Gateway
@@ -87,7 +86,7 @@ async def running(
 
     Raises InputError if the address cannot be used.
     """
-    async with _health_session() as session:
+    async with health_session() as session:
         checks = HealthChecks(
             fleet, session, interval_s=limits.health_interval_s, timeout_s=limits.health_timeout_s
         )
@@ -174,12 +173,3 @@ def _allow_many_connections() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(ValueError, OSError):  # it serves with fewer, too
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _health_session() -> aiohttp.ClientSession:
-    """It goes nowhere else: no proxies, no cookies. Each check connects anew, as a request may have to."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, force_close=True),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=False,
-    )

@@ -62,6 +62,15 @@ class Routers(RuleBasedStateMachine):
             assert worker not in exclude
             self.in_flight.append(worker)
 
+    @rule(label=LABELS, exclude=st.sets(WORKERS, max_size=5))
+    def order(self, label: str, exclude: set[str]) -> None:
+        order = self.both("order", label, exclude)
+        if isinstance(order, list):
+            assert sorted(order) == sorted(set(self.router.workers()) - exclude)
+            first = self.both("route", label, exclude)
+            assert first == order[0]
+            self.both("release", first)
+
     @rule(label=LABELS, data=st.data())
     def route_around_known(self, label: str, data: st.DataObject) -> None:
         workers = self.router.workers()

@@ -66,6 +66,23 @@ class Sticky(RuleBasedStateMachine):
             assert self.router.route(label, exclude) == self.literal.route(label, exclude)
         self.same()
 
+    @rule(label=LABELS, exclude=st.frozensets(NAMES, max_size=2))
+    def order(self, label: str, exclude: frozenset[str]) -> None:
+        known = {*self.literal.weights, *self.literal.flights}
+        if not exclude <= known or not self.literal.weights.keys() - exclude:
+            with pytest.raises(LookupError):
+                self.router.order(label, exclude)
+        else:
+            first, *others = self.router.order(label, exclude)
+            assert sorted([first, *others]) == sorted(self.literal.weights.keys() - exclude)
+            beyond = [not self.literal.within(name) for name in others]
+            assert beyond == sorted(beyond)
+            self.same()
+            self.router.hold(first)
+            self.router.settle(label, first)
+            assert first == self.literal.route(label, exclude)
+        self.same()
+
     @precondition(lambda self: self.literal.flights)
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:

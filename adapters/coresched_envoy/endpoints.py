@@ -1,0 +1,52 @@
+"""The workers behind Envoy: their addresses, as Envoy has them, and where they answer health checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+
+from yarl import URL
+
+from coresched.errors import InputError
+from coresched.gateway.workers import Worker
+
+
+@dataclass(slots=True, eq=False)
+class Endpoint(Worker):
+    """One worker. Its name, and so its place on the ring, is its IP:PORT."""
+
+    def __post_init__(self) -> None:
+        self.authority = self.name
+        self.prefix = ""
+
+    def url(self, path: str) -> URL:
+        return URL(f"http://{self.name}{path}", encoded=True)
+
+
+def checked_endpoint(text: str, where: str) -> str:
+    """IP:PORT or [IPV6]:PORT as Envoy writes it. Raises InputError, which begins with `where`."""
+    host, colon, digits = text.rpartition(":")
+    try:
+        number = ip_address(host.removeprefix("[").removesuffix("]"))
+        bracketed = host.startswith("[") and host.endswith("]")
+        if not colon or bracketed is not isinstance(number, IPv6Address):
+            raise ValueError
+        if not (digits.isascii() and digits.isdigit() and 0 < int(digits) <= 65535):
+            raise ValueError
+    except ValueError:
+        raise InputError(
+            f"{where} must be IP:PORT or [IPV6]:PORT, such as 10.0.0.1:30000, got {text!r}"
+        ) from None
+    return f"[{number}]:{int(digits)}" if bracketed else f"{number}:{int(digits)}"
+
+
+def checked_endpoints(given: Iterable[tuple[str, float]], where: str) -> dict[str, float]:
+    """Weights by endpoint. Raises InputError for what is none, or is there twice."""
+    weights: dict[str, float] = {}
+    for text, weight in given:
+        name = checked_endpoint(text, where)
+        if name in weights:
+            raise InputError(f"{where} must name each worker once, got {name!r} again")
+        weights[name] = weight
+    return weights
