@@ -40,9 +40,9 @@ class Streaming:
         return serving(self.workers, label)
 
     @asynccontextmanager
-    async def answering(self, model: str, label: str) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def answering(self, label: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """The parts of a streamed answer; the client leaves with the block."""
-        chat = {"model": model, "stream": True, "messages": []}
+        chat = {"model": "hold", "stream": True, "messages": []}
         url = f"http://127.0.0.1:{self.envoy.port}{CHAT}"
         async with (
             httpx.AsyncClient(timeout=20) as client,
@@ -62,7 +62,9 @@ def streaming() -> Iterator[Streaming]:
 
 @pytest.mark.parametrize("end", ["finished", "left"])
 async def test_a_stream_counts_until_it_ends(end: str, streaming: Streaming) -> None:
-    async with streaming.answering("hold", end) as parts:
+    for worker in streaming.workers:
+        worker.gate.clear()
+    async with streaming.answering(end) as parts:
         assert b"Hel" in await anext(parts)
         worker = streaming.asked(end)
         await asyncio.sleep(0.3)  # a count that ends with the headers would be gone by now
@@ -74,12 +76,34 @@ async def test_a_stream_counts_until_it_ends(end: str, streaming: Streaming) -> 
     worker.gate.set()
 
 
-async def test_a_stream_that_its_worker_breaks_off_is_cut_and_ends(streaming: Streaming) -> None:
-    async with streaming.answering("break", "broken") as parts:
-        with pytest.raises(httpx.RemoteProtocolError):
-            async for _ in parts:
-                pass
-    await streaming.picker.reaches(streaming.loads())
+async def test_a_stream_that_its_worker_breaks_off_is_cut_and_ends() -> None:
+    broken = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (await reader.readuntil(b"\r\n\r\n")).startswith(b"POST"):
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nHel\r\n")
+            await broken.wait()
+            writer.transport.abort()
+            return
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    name = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    with ExitStack() as stack:
+        picker = stack.enter_context(await asyncio.to_thread(Picker, [name]))
+        envoy = stack.enter_context(await asyncio.to_thread(Envoy, picker.address, [name]))
+        url = f"http://127.0.0.1:{envoy.port}{CHAT}"
+        async with httpx.AsyncClient(timeout=20) as client, client.stream("POST", url, json={}) as answer:
+            parts = answer.aiter_bytes()
+            assert await anext(parts) == b"Hel"
+            await picker.reaches({name: 1})
+            broken.set()
+            with pytest.raises(httpx.RemoteProtocolError):
+                await anext(parts)
+        await picker.reaches({name: 0})
+    server.close()
 
 
 async def test_ten_thousand_requests_and_a_killed_worker_leave_nothing_in_flight() -> None:

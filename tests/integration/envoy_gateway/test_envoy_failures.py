@@ -200,7 +200,7 @@ async def test_without_failure_mode_allow_a_dead_picker_means_503() -> None:
 async def test_what_an_envoy_had_in_flight_ends_with_it(signal: Signals) -> None:
     with (
         Workers(3) as workers,
-        Picker(workers.names) as picker,
+        Picker(workers.names, "--log-wait-s", "1") as picker,
         Envoy(picker.address, workers.names) as other,
         Envoy(picker.address, workers.names) as envoy,
     ):
