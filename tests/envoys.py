@@ -24,6 +24,8 @@ CHECKOUT = Path(__file__).parents[1]
 PATIENCE_S = 20.0
 IN_FLIGHT = re.compile(r'^coresched_epp_worker_in_flight\{worker="([^"]+)"\} (\S+)$', re.MULTILINE)
 
+ENDED = re.compile(r'^coresched_epp_ended_requests_total\{by="([^"]+)"\} (\S+)$', re.MULTILINE)
+
 
 def envoy_path() -> str:
     found = program(ENVOY, "envoy", install=True)
@@ -113,6 +115,10 @@ class Picker(Running):
 
     def in_flight(self) -> dict[str, int]:
         return {worker: int(float(value)) for worker, value in IN_FLIGHT.findall(self.scraped())}
+
+    def ended(self) -> dict[str, int]:
+        """Requests whose count ended, by what ended it."""
+        return {by: int(float(value)) for by, value in ENDED.findall(self.scraped())}
 
     async def reaches(self, loads: Mapping[str, int]) -> None:
         """Lines of Envoy's log come a moment after the answers. Fails if the counts do not become these."""

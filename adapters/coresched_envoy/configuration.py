@@ -8,26 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, ip_address
 
 from coresched.core.shares import LARGEST_WEIGHT
 from coresched.errors import InputError
 from coresched.listen import TcpAddress, UnixAddress
-
-DESTINATION = "x-gateway-destination-endpoint"
-"""Metadata (and header) of the picker's answer: the endpoints, best first. Endpoint picker protocol v1."""
-
-SERVED = "x-gateway-destination-endpoint-served"
-"""Metadata of Envoy's: the endpoint that took the request."""
-
-LB_NAMESPACE = "envoy.lb"
-"""Dynamic metadata of both."""
-
-HINT_NAMESPACE = "envoy.lb.subset_hint"
-"""Dynamic metadata in which a filter before the picker's may name the endpoints that it has to pick from."""
-
-OWN_NAMESPACE = "coresched"
-"""Dynamic metadata in which the picker marks a request, so that it knows the request's line in the log."""
+from coresched_envoy.endpoints import checked_endpoint
+from coresched_envoy.names import DESTINATION, HINT_NAMESPACE, LB_NAMESPACE, OWN_NAMESPACE, SERVED
 
 _WEIGHT_STEPS = 100  # Envoy's weights are whole numbers; ours are exact to a hundredth
 
@@ -44,7 +31,7 @@ def envoy_configuration(
 
     ``listen``: where Envoy listens. ``picker``: where `coresched epp` listens. ``workers``: IP:PORT to
     weight, as the picker has them. ``label_headers``: those that may hold the label, the first
-    one that a request has counts; no others are shown to the picker. ``load_bound`` is also that of Envoy's
+    one that a request has counts. ``load_bound`` is also that of Envoy's
     own bounded ring hash, which chooses while no picker answers.
 
     Raises InputError for a worker that is no IP:PORT: Envoy takes the picker's endpoints as addresses.
@@ -76,20 +63,8 @@ def address(text: str, flag: str) -> TcpAddress:
 
     Raises InputError, naming the flag.
     """
-    host, colon, digits = text.rpartition(":")
-    try:
-        number = ip_address(host.removeprefix("[").removesuffix("]"))
-        bracketed = host.startswith("[") and host.endswith("]")
-        if not colon or bracketed is not isinstance(number, IPv6Address):
-            raise ValueError
-        if not (digits.isascii() and digits.isdigit() and 0 < int(digits) <= 65535):
-            raise ValueError
-    except ValueError:
-        raise InputError(
-            f"{flag} must be IP:PORT or [IPV6]:PORT with a port from 1 to 65535, such as 10.0.0.1:30000, "
-            f"got {text!r}"
-        ) from None
-    return TcpAddress(str(number), int(digits))
+    host, _, port = checked_endpoint(text, flag).rpartition(":")
+    return TcpAddress(host.strip("[]"), int(port))
 
 
 def picker_address(text: str, flag: str = "--listen") -> TcpAddress | UnixAddress:
@@ -159,10 +134,11 @@ static_resources:
               failure_mode_allow: true
               status_on_error: {{code: ServiceUnavailable}}
               message_timeout: 1s
-              # The picker gets the label and no Authorization.
+              # The picker gets the label and no Authorization; and the length of an answer, if it has one.
               forward_rules:
                 allowed_headers:
                   patterns:
+                  - exact: content-length
 {shown}
               route_cache_action: RETAIN
               processing_mode:

@@ -113,6 +113,7 @@ async def test_a_client_cannot_choose_by_the_headers_of_the_protocol(rig: Rig) -
     for label in UNIFORM[:10]:
         home = rig.workers.names.index(router.home(label))
         other = rig.workers.names[home - 1]
-        answer = await answered(rig, label, "x-gateway-destination-endpoint", other)
-        assert answer.headers["x-bench-worker"] == str(home)
-        await rig.picker.reaches(rig.idle)
+        for header in ("x-gateway-destination-endpoint", "x-gateway-destination-endpoint-subset"):
+            answer = await answered(rig, label, header, other)
+            assert answer.headers["x-bench-worker"] == str(home)
+            await rig.picker.reaches(rig.idle)
