@@ -150,15 +150,19 @@ class Connection(asyncio.Protocol):
         self._transport.write(self._answers.about)
 
     def _whole(self) -> None:
-        self._transport.write(self._answers.whole)
+        if not self._transport.is_closing():  # a client may leave; uvloop refuses a write then
+            self._transport.write(self._answers.whole)
 
     def _stream(self) -> None:
         """Events one after another, as an engine's tokens come."""
-        self._transport.write(self._answers.start)
-        self._next(0)
+        if not self._transport.is_closing():
+            self._transport.write(self._answers.start)
+            self._next(0)
 
     def _next(self, place: int) -> None:
         pieces = self._answers.pieces
+        if self._transport.is_closing():
+            return
         if place < len(pieces):
             self._transport.write(pieces[place])
             self._loop.call_soon(self._next, place + 1)
