@@ -1,8 +1,11 @@
 """What goes into the generated Envoy configuration; tests/integration/envoy_gateway runs it."""
 
+from pathlib import Path
+
 import pytest
 from coresched_envoy.configuration import address, envoy_configuration, picker_address
 
+from coresched.cli.main import main
 from coresched.errors import InputError
 from coresched.listen import TcpAddress, UnixAddress
 
@@ -68,3 +71,30 @@ def test_a_relative_socket_and_no_worker_are_refused() -> None:
         picker_address("unix:p")
     with pytest.raises(InputError, match="--envoy-config needs --worker at least once"):
         configuration({})
+
+
+def test_the_command_prints_it_for_all_its_workers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "workers"
+    file.write_text("10.0.0.2:30000=2\n")
+    command = ["epp", "--envoy-config", "--listen", "127.0.0.1:9002", "--worker", "10.0.0.1:30000"]
+    options = ["--workers-file", str(file), "--label-header", "X-User-Id", "--load-bound", "1.5"]
+    assert main([*command, *options, "--envoy-listen", "0.0.0.0:80"]) == 0
+    text = capsys.readouterr().out
+    for part in (
+        'address: "0.0.0.0", port_value: 80}',
+        'address: "10.0.0.1", port_value: 30000}',
+        'address: "10.0.0.2", port_value: 30000}',
+        "load_balancing_weight: 200",
+        "hash_balance_factor: 150",
+        '- exact: "x-user-id"',
+    ):
+        assert text.count(part) == 1, part
+
+
+def test_the_address_of_an_envoy_without_its_configuration_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["epp", "--worker", "10.0.0.1:30000", "--envoy-listen", "0.0.0.0:80"]) == 2
+    assert "--envoy-listen is for --envoy-config, which is not given" in capsys.readouterr().err
