@@ -131,7 +131,7 @@ async def test_a_held_request_counts_where_it_was_and_ends_with_its_release_or_s
     release = pb.ReleaseRequest(request_id=new_id(), label="k", worker="w1")
     assert (await answer(release=release)).WhichOneof("answer") == "release"
     assert sum((await loads(router)).values()) == 0
-    assert (await answer(hold=pb.HoldRequest(request_id=new_id(), label="k", worker="w2"))).HasField("hold")
+    assert (await answer(hold=pb.HoldRequest(request_id=new_id(), label="k", worker="w0"))).HasField("hold")
     refusal = (await answer(hold=pb.HoldRequest(request_id=new_id(), label="k", worker="w8"))).refusal
     assert (refusal.code, refusal.field) == (pb.REFUSAL_CODE_NOT_FOUND, "worker")
     await stream.done_writing()
