@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from coresched.gateway.fleet import Fleet
+from coresched.gateway.members import Members
 from coresched.gateway.traffic import Traffic
 from coresched.metrics.families import counters, histogram_family, imbalance_families
 
@@ -15,7 +15,7 @@ from coresched.metrics.families import counters, histogram_family, imbalance_fam
 class GatewayCollector:
     """`collect` reads counters that are kept anyway; it must run on the event loop of the gateway."""
 
-    def __init__(self, fleet: Fleet, traffic: Traffic) -> None:
+    def __init__(self, fleet: Members, traffic: Traffic) -> None:
         self._fleet = fleet
         self._traffic = traffic
         self._process = ProcessCollector(registry=None)
@@ -26,7 +26,7 @@ class GatewayCollector:
         yield from self._process.collect()
 
 
-def _fleet_families(fleet: Fleet) -> Iterator[Metric]:
+def _fleet_families(fleet: Members) -> Iterator[Metric]:
     number = GaugeMetricFamily("coresched_gateway_workers", "Workers by where they stand.", labels=("state",))
     number.add_metric(("healthy",), fleet.healthy())
     number.add_metric(("out",), len(fleet.workers) - fleet.healthy())
@@ -45,7 +45,9 @@ def _fleet_families(fleet: Fleet) -> Iterator[Metric]:
         spilled.add_metric(of, worker.spilled)
         retries.add_metric(of, worker.retries)
         failures.add_metric(of, worker.failures)
-    yield from (in_flight, healthy, routed, spilled, retries, failures)
+    yield from (in_flight, healthy, routed, retries, failures)
+    if fleet.knows_homes:
+        yield spilled
     imbalance = fleet.imbalance()
     yield from imbalance_families(
         "coresched_gateway", "healthy", imbalance.present, imbalance.over_s, imbalance.busy_s

@@ -15,6 +15,7 @@ Code = Literal[
     "not_found",
     "body_too_large",
     "no_healthy_worker",
+    "router_away",
     "worker_failed",
     "internal",
     "queue_deadline",
