@@ -187,13 +187,14 @@ class ServiceRouter:
         while True:
             call = self._stub.RouteStream()
             try:
-                if await self._stream(call):
-                    pauses = delays()
+                answered = await self._stream(call)
             finally:
                 call.cancel()
             code = await call.code()
             self._why = f"{code.name}: {' '.join((await call.details() or '').split())}"
-            _logger.info("the stream to %s ended (%s); opening another", self._target, self._why)
+            if answered:  # of the attempts that follow, each of which may fail, the routes that wait tell
+                _logger.warning("the stream to %s ended (%s); opening another", self._target, self._why)
+                pauses = delays()
             await asyncio.sleep(min(next(pauses), _LONGEST_PAUSE_S))
 
     async def _stream(self, call: Any) -> bool:
