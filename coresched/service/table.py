@@ -233,6 +233,18 @@ class RoutingTable:
         self._hold(flight)
         return flight
 
+    def hold(self, label: str, worker: str, *, owner: Owner, request_id: str) -> Flight:
+        """`restore`, for a client that tells of the request itself.
+
+        Refused: INVALID_ARGUMENT for label and worker, NOT_FOUND for an unknown worker.
+        """
+        checked_label("label", label)
+        checked_label("worker", worker)
+        flight = self.restore(label, worker, owner=owner, request_id=request_id)
+        if flight is None:
+            _refuse_unknown(worker)
+        return flight
+
     def end(self, flight: Flight) -> None:
         """End one request in flight; nothing happens if it has ended."""
         if flight.in_flight:
@@ -254,9 +266,7 @@ class RoutingTable:
         checked_label("worker", worker)
         entry = self._workers.get(worker)
         if entry is None:
-            raise RefusedError(
-                StatusCode.NOT_FOUND, "worker", f"worker must be known, got {shown(worker)}, which is not"
-            )
+            _refuse_unknown(worker)
         if entry.in_flight == 0:
             raise RefusedError(
                 StatusCode.FAILED_PRECONDITION,
@@ -340,3 +350,9 @@ class RoutingTable:
         entry.in_flight -= 1
         if entry.in_flight == 0 and entry.standing is Standing.REMOVED:
             del self._workers[flight.worker]
+
+
+def _refuse_unknown(worker: str) -> NoReturn:
+    raise RefusedError(
+        StatusCode.NOT_FOUND, "worker", f"worker must be known, got {shown(worker)}, which is not"
+    )
