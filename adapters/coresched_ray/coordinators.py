@@ -26,7 +26,7 @@ _START_S = 120.0
 """Seconds within which Ray should have started the actor."""
 
 
-_started: dict[tuple[str, str | None], Any] = {}
+_started: dict[tuple[str, str | None], list[Any]] = {}
 """Handles of this process's coordinators: Ray ends an actor that is not detached with the last of these."""
 
 
@@ -95,21 +95,22 @@ def start_coordinator(
         )
         .remote(terms)
     )
-    _started[name, namespace] = actor
+    handles = _started.setdefault((name, namespace), [])
+    handles.append(actor)  # beside those before: of one that was only found, the first counts
     there: Terms
     try:
         there = ray.get(actor.terms.remote(), timeout=_START_S)
     except ray.exceptions.GetTimeoutError:
         raise ConnectionError(f"coordinator {name!r} has not started within {_START_S:g} s") from None
     except ray.exceptions.RayActorError as error:
-        del _started[name, namespace]
+        handles.remove(actor)
         raise InputError(f"coordinator {name!r} cannot start: {_cause(error)}") from None
     for field in fields(Terms):
         asked, has = getattr(terms, field.name), getattr(there, field.name)
         if asked != has:
             raise InputError(
-                f"{field.name} must be {has!r}, as of the coordinator {name!r} that is there, got {asked!r}; give "
-                "the same, stop that one, or choose another name"
+                f"{field.name} must be {has!r}, as of the coordinator {name!r} that is there, got {asked!r}; "
+                "give the same, stop that one, or choose another name"
             )
 
 
