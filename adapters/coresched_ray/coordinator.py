@@ -97,6 +97,13 @@ class Coordinator:
         """What it was started with."""
         return self._terms
 
+    def node(self) -> str:
+        """Ray's id of the node that it is on."""
+        import ray
+
+        node: str = ray.get_runtime_context().get_node_id()
+        return node
+
     def process(self) -> int:
         """The id of its process."""
         return os.getpid()

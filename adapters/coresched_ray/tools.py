@@ -41,8 +41,8 @@ def gated_tool(tool: Wrapped, *, sample: SampleOf = sample_in_scope) -> Wrapped:
     `tool` is a class, of which a subclass of that name is returned, or an object, which itself is. `sample`
     is the gate's, unless given. What `create`, `calc_reward` and `release` do takes no slot.
 
-    Raises TypeError for a tool without `execute` or one that is gated already. Its `execute`
-    raises GateFailure outside of a sample, and when the batch is lost or closed: no Exception, since agent loops
+    Raises TypeError for a tool without `execute` or one that is gated already. Its `execute` raises
+    GateFailure outside of a sample, and when the batch is lost or closed: no Exception, since agent loops
     take one of those for what the tool has to say to the model.
     """
 
