@@ -63,9 +63,10 @@ def start_coordinator(
     It returns once the coordinator accepts calls. `journal` is the file from which it goes on when Ray starts
     it anew; None keeps nothing, so that all batches are lost then. The file is of the node that calls this,
     and the coordinator stays there, unless it is `journal_shared`: on a file system where all nodes have it
-    under that path. Then, as without a journal, it begins there and may be started anew elsewhere. `workers`, `load_bound` and `router` are those of `coresched.Batch`. The coordinator ends
-    with the process that starts it or by `stop_coordinator`; `detached`, only by the latter. `namespace` is
-    Ray's, where the name counts; None is this job's.
+    under that path. Then, as without a journal, it begins there and may be started anew elsewhere.
+    `workers`, `load_bound` and `router` are those of `coresched.Batch`. The coordinator ends with the process
+    that starts it or by `stop_coordinator`; `detached`, only by the latter. `namespace` is Ray's, where the
+    name counts; None is this job's.
 
     Raises TypeError or ValueError for a bad option, InputError for a journal that cannot be used, and for a
     coordinator of that name with other terms; ConnectionError if Ray is not connected or has no node for it.
