@@ -16,6 +16,7 @@ from coresched.client.errors import BatchClosedError
 from coresched.client.gate.blocks import Sample
 from coresched.client.gate.home import Home
 from coresched.client.local import BatchReport
+from coresched.client.lookup import Lookup
 from coresched.core.routers import RouterName
 from coresched.errors import InputError
 
@@ -46,15 +47,15 @@ class Gate:
         admission_policy: Literal["submission", "longest-expected-first"] = "submission",
         history: Given | None = None,
         record: str | os.PathLike[str] | None = None,
-        service: str | None = None,
+        service: str | Lookup | None = None,
         batch: str | None = None,
         ca: str | Path | None = None,
         certificate: str | Path | None = None,
         key: str | Path | None = None,
     ) -> None:
         """
-        The options are those of `coresched.Batch`. With `service` (HOST:PORT or unix:PATH of `coresched
-        serve`) the batch is the one of the name `batch` there, shared with other processes, and `workers`,
+        The options are those of `coresched.Batch`. With `service` (as `target` of `coresched.connect`) the
+        batch is the one of the name `batch` there, shared with other processes, and `workers`,
         `load_bound` and `router` are the service's; `ca`, `certificate` and `key` are as in
         `coresched.connect`, the token is that of CORESCHED_TOKEN.
 
