@@ -41,12 +41,13 @@ class Picker:
         *,
         load_bound: float = 1.25,
         virtual_nodes: int = 128,
+        slack: int = 0,
         pending_s: float = 0.02,
         forget_s: float = 600.0,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """`clock` is monotonic, in seconds. Raises what LoadBoundedRouter raises."""
-        self._ring = LoadBoundedRouter({}, load_bound, virtual_nodes)
+        self._ring = LoadBoundedRouter({}, load_bound, virtual_nodes, slack)
         self._pending_s = pending_s
         self._pending: deque[tuple[float, str]] = deque()
         self._pending_of: Counter[str] = Counter()
@@ -113,7 +114,7 @@ class Picker:
         if len(new) > len(self._known) // 8:
             # One by one, each would be weighed against all the others again: many times as long.
             self._ring = LoadBoundedRouter(
-                [*self._known, *new], self._ring.load_bound, self._ring.virtual_nodes
+                [*self._known, *new], self._ring.load_bound, self._ring.virtual_nodes, self._ring.slack
             )
         else:
             for pod in new:

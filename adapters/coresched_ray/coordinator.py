@@ -37,6 +37,7 @@ class Terms:
     workers: dict[str, float]
     router: RouterName
     load_bound: float
+    slack: int
     virtual_nodes: int
 
 
@@ -130,6 +131,7 @@ def _state(terms: Terms) -> ServiceState:
         terms.workers,
         router=terms.router,
         load_bound=terms.load_bound,
+        slack=terms.slack,
         virtual_nodes=terms.virtual_nodes,
     )
     try:
@@ -155,13 +157,14 @@ def checked_terms(
     workers: dict[str, float],
     router: RouterName,
     load_bound: float,
+    slack: int,
     virtual_nodes: int = DEFAULT_VIRTUAL_NODES,
 ) -> Terms:
     """Raises what the router raises for its options, and InputError for a journal that is no path."""
     from coresched.service.table import RoutingTable
 
-    RoutingTable(workers, router=router, load_bound=load_bound, virtual_nodes=virtual_nodes)
+    RoutingTable(workers, router=router, load_bound=load_bound, virtual_nodes=virtual_nodes, slack=slack)
     path = None if journal is None else os.path.abspath(os.fspath(journal))
     if path is not None and not os.path.basename(path):
         raise InputError(f"journal must be the name of a file or None, got {journal!r}")
-    return Terms(path, workers, router, load_bound, virtual_nodes)
+    return Terms(path, workers, router, load_bound, slack, virtual_nodes)

@@ -54,6 +54,7 @@ def start_coordinator(
     journal_shared: bool = False,
     workers: Iterable[str] | Mapping[str, float] = (),
     load_bound: float = 1.25,
+    slack: int = 0,
     router: RouterName = "lbch",
     detached: bool = False,
     namespace: str | None = None,
@@ -64,9 +65,9 @@ def start_coordinator(
     it anew; None keeps nothing, so that all batches are lost then. The file is of the node that calls this,
     and the coordinator stays there, unless it is `journal_shared`: on a file system where all nodes have it
     under that path. Then, as without a journal, it begins there and may be started anew elsewhere.
-    `workers`, `load_bound` and `router` are those of `coresched.Batch`. The coordinator ends with the process
-    that starts it or by `stop_coordinator`; `detached`, only by the latter. `namespace` is Ray's, where the
-    name counts; None is this job's.
+    `workers`, `load_bound`, `slack` and `router` are those of `coresched.Batch`. The coordinator ends with
+    the process that starts it or by `stop_coordinator`; `detached`, only by the latter. `namespace` is Ray's,
+    where the name counts; None is this job's.
 
     Raises TypeError or ValueError for a bad option, InputError for a journal that cannot be used, and for a
     coordinator of that name with other terms; ConnectionError if Ray is not connected or has no node for it.
@@ -77,7 +78,7 @@ def start_coordinator(
     check_label(name, "name")
     _check_connected()
     weights = dict(workers) if isinstance(workers, Mapping) else dict.fromkeys(workers, 1.0)
-    terms = checked_terms(journal, weights, router, load_bound)
+    terms = checked_terms(journal, weights, router, load_bound, slack)
     here = ray.get_runtime_context().get_node_id()
     anywhere = terms.journal is None or journal_shared
     actor = (

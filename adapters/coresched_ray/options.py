@@ -21,6 +21,8 @@ class RouterOptions:
     """Points on the ring for each slot."""
     router: str = "lbch"
     """A name of `coresched.core.routers.make_router`."""
+    slack: int = 0
+    """Requests that a replica may have beyond the bound."""
     label_header: str | None = ROUTING_HEADER
     """The HTTP header that gives the label, before the session id; None: no header."""
     label_argument: str | None = None
@@ -34,7 +36,7 @@ def checked_options(given: Mapping[str, Any]) -> RouterOptions:
         if name not in known:
             raise ValueError(f"request_router_kwargs must be among {', '.join(known)}, got {name!r}")
     options = RouterOptions(**given)
-    make_router(options.router, (), options.load_bound, options.virtual_nodes)
+    make_router(options.router, (), options.load_bound, options.virtual_nodes, options.slack)
     for name in ("label_header", "label_argument"):
         value = getattr(options, name)
         if value is not None and not (isinstance(value, str) and value.isascii() and value.strip()):

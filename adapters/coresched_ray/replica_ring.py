@@ -23,9 +23,13 @@ class ReplicaRing(Generic[Replica]):
     """
 
     def __init__(
-        self, router: str = "lbch", load_bound: float = 1.25, virtual_nodes: int = DEFAULT_VIRTUAL_NODES
+        self,
+        router: str = "lbch",
+        load_bound: float = 1.25,
+        virtual_nodes: int = DEFAULT_VIRTUAL_NODES,
+        slack: int = 0,
     ) -> None:
-        self._router = make_router(router, (), load_bound, virtual_nodes)
+        self._router = make_router(router, (), load_bound, virtual_nodes, slack)
         self._slots: dict[Replica, int] = {}
         self._at: dict[str, Replica] = {}
         self._in_flight: dict[Replica, int] = {}

@@ -60,7 +60,9 @@ class LoadBoundedRequestRouter(RequestRouter):  # type: ignore[misc]  # untyped 
 
     def _use_options(self, options: RouterOptions) -> None:
         self._options = options
-        self._ring: ReplicaRing[Any] = ReplicaRing(options.router, options.load_bound, options.virtual_nodes)
+        self._ring: ReplicaRing[Any] = ReplicaRing(
+            options.router, options.load_bound, options.virtual_nodes, options.slack
+        )
         self._attempts = Attempts(self._ring)
 
     # Replicas and slots

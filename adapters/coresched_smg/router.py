@@ -30,7 +30,8 @@ class SmgRouter:
     """Chooses a worker for each label by LBCH, and the routing key that makes smg choose the same.
 
     `url`: smg's. Workers are named by their URLs, as smg lists them. `model`: whose workers, where smg has
-    several models. `router`: a SharedRouter over the workers, in place of one made with `load_bound`; workers
+    several models. `router`: a SharedRouter over the workers, in place of one made with `load_bound` and
+    `slack`; workers
     that join or leave smg join and leave it. `headers`: sent to smg with what this asks, such as
     Authorization. `refresh_s`: seconds between two looks at smg's list of workers.
 
@@ -49,6 +50,7 @@ class SmgRouter:
         *,
         model: str | None = None,
         load_bound: float = 1.25,
+        slack: int = 0,
         router: SharedRouter | None = None,
         headers: Mapping[str, str] | None = None,
         refresh_s: float = 2.0,
@@ -63,7 +65,7 @@ class SmgRouter:
             self.keys = MintedKeys(listing.healthy)
             """The keys for the workers that smg lists at present."""
             self._check(listing)
-            self.router = own_or_given(tuple(listing.healthy), None, router, load_bound, 128)
+            self.router = own_or_given(tuple(listing.healthy), None, router, load_bound, 128, slack)
             """What chooses, and has the counts."""
         except BaseException:
             self._smg.close()

@@ -86,7 +86,10 @@ def _run(args: argparse.Namespace) -> int:
         raise InputError("--label-attribute must be the name of a policy attribute, got ''")
     try:
         picker = Picker(
-            load_bound=args.load_bound, virtual_nodes=args.virtual_nodes, pending_s=args.pending_ms / 1e3
+            load_bound=args.load_bound,
+            virtual_nodes=args.virtual_nodes,
+            slack=args.slack,
+            pending_s=args.pending_ms / 1e3,
         )
     except ValueError as error:
         raise InputError(f"--virtual-nodes: {error}") from None

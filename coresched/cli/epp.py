@@ -150,6 +150,7 @@ def _run(args: argparse.Namespace) -> int:
             router=args.router,
             load_bound=args.load_bound,
             virtual_nodes=args.virtual_nodes,
+            slack=args.slack,
             failures_to_out=args.health_failures,
             notify=worker_state,
         )

@@ -210,6 +210,7 @@ def _fleet(args: argparse.Namespace) -> "Callable[[], AbstractAsyncContextManage
             router=args.router,
             load_bound=args.load_bound,
             virtual_nodes=args.virtual_nodes,
+            slack=args.slack,
             failures_to_out=args.health_failures,
             notify=_notify,
         )

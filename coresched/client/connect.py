@@ -31,6 +31,7 @@ def connect(
     record: str | os.PathLike[str] | None = None,
     workers: None = None,
     load_bound: None = None,
+    slack: None = None,
     router: None = None,
     resident_concurrency: int | None = None,
     admission_policy: Literal["submission", "longest-expected-first"] = "submission",
@@ -40,8 +41,8 @@ def connect(
 
     `target` is HOST:PORT or unix:PATH of `coresched serve`, or a `coresched.client.lookup.Lookup` that finds
     it and knows how to connect. The options of the batch are those of `coresched.Batch`, and count for all
-    processes in it: whoever joins asks for the same. Workers, their load bound and router are the service's:
-    `workers`, `load_bound` and `router` are refused with a TypeError. A process that was silent for `grace_s`
+    processes in it: whoever joins asks for the same. Workers and their routing are the service's: `workers`,
+    `load_bound`, `slack` and `router` are refused with a TypeError. A process that was silent for `grace_s`
     (1 to 3600 seconds) has left, and what it held goes to others; a service that does not answer for so long
     is given up. With `keep_open` the batch stays when its last process leaves, until it is closed. `token`,
     `ca`, `certificate` and `key` are as in `coresched.client.credentials`.
@@ -55,7 +56,7 @@ def connect(
     from coresched.client.remote.async_batch import RemoteBatch
     from coresched.client.remote.options import checked, record_of, refuse_workers, service_of
 
-    refuse_workers(workers, load_bound, router)
+    refuse_workers(workers, load_bound, slack, router)
     asked = checked(
         batch,
         sample_concurrency,
@@ -91,6 +92,7 @@ def connect_blocking(
     record: str | os.PathLike[str] | None = None,
     workers: None = None,
     load_bound: None = None,
+    slack: None = None,
     router: None = None,
     resident_concurrency: int | None = None,
     admission_policy: Literal["submission", "longest-expected-first"] = "submission",
@@ -100,7 +102,7 @@ def connect_blocking(
     from coresched.client.remote.blocking_batch import RemoteBatch
     from coresched.client.remote.options import checked, record_of, refuse_workers, service_of
 
-    refuse_workers(workers, load_bound, router)
+    refuse_workers(workers, load_bound, slack, router)
     asked = checked(
         batch,
         sample_concurrency,

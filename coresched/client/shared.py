@@ -85,8 +85,9 @@ class SharedRouter:
         load_bound: float = 1.25,
         virtual_nodes: int = DEFAULT_VIRTUAL_NODES,
         router: RouterName = "lbch",
+        slack: int = 0,
     ) -> None:
-        self._router = make_router(router, workers, load_bound, virtual_nodes)
+        self._router = make_router(router, workers, load_bound, virtual_nodes, slack)
         self._lock = threading.Lock()
         # A flight may end in a garbage collection that strikes this very thread inside the lock. So an end
         # only goes on the queue, which allows that, and whoever looks at the counts next takes it off.

@@ -44,7 +44,7 @@ def route_given(LoadBoundedRouter router not None, label, loads):
         slot = router._points[point].slot
         if given[slot] >= 0:
             name = router.worker_name(slot)
-            if given[slot] <= (bound * router._weights[name] if router._weighted else bound):
+            if given[slot] - router.slack <= (bound * router._weights[name] if router._weighted else bound):
                 return name, name if home < 0 else router.worker_name(home)
             if home < 0:
                 home = slot

@@ -34,6 +34,7 @@ class Fleet(Members):
         router: RouterName = "lbch",
         load_bound: float = 1.25,
         virtual_nodes: int = 128,
+        slack: int = 0,
         failures_to_out: int = 3,
         notify: Callable[[Worker, str], None] = lambda worker, line: None,
         clock: Callable[[], float] = perf_counter,
@@ -50,7 +51,7 @@ class Fleet(Members):
         """Those with requests in flight from before."""
         self._virtual_nodes = virtual_nodes
         weights = {worker.name: worker.weight for worker in workers}
-        self._router = make_router(router, weights, load_bound, virtual_nodes)
+        self._router = make_router(router, weights, load_bound, virtual_nodes, slack)
 
     async def place(self, label: str, failed: Sequence[Worker] = ()) -> Placed:
         """As `route`, which does not wait."""

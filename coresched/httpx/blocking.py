@@ -35,6 +35,7 @@ class SyncTransport(httpx.BaseTransport):
         weights: Mapping[str, float] | None = None,
         load_bound: float = 1.25,
         virtual_nodes: int = 128,
+        slack: int = 0,
         router: Router | None = None,
         label_header: str = ROUTING_HEADER,
         inner: Callable[[], httpx.BaseTransport] | None = None,
@@ -46,7 +47,7 @@ class SyncTransport(httpx.BaseTransport):
             raise TypeError(
                 f"router must route without waiting for SyncTransport, got {type(router).__name__}"
             )
-        self.router = own_or_given(self._book.urls, weights, router, load_bound, virtual_nodes)
+        self.router = own_or_given(self._book.urls, weights, router, load_bound, virtual_nodes, slack)
         """The router given, or the SharedRouter made from the options."""
         self._record = None if record is None else RequestRecord(record, "transport")
         self._inner = httpx.HTTPTransport(limits=LIMITS) if inner is None else inner()

@@ -86,6 +86,7 @@ class RouterCalls:
                 for name, entry in self._table.workers().items()
             ],
             load_bound=self._table.load_bound,
+            slack=self._table.slack,
             virtual_nodes=self._table.virtual_nodes,
             imbalance=imbalance.present,
             imbalance_s=imbalance.over_s,

@@ -67,6 +67,7 @@ class RoutingTable:
         router: RouterName = "lbch",
         load_bound: float = 1.25,
         virtual_nodes: int = DEFAULT_VIRTUAL_NODES,
+        slack: int = 0,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         """Takes what make_router takes and raises what it raises, and ValueError over a limit above.
@@ -80,7 +81,7 @@ class RoutingTable:
         self.router = router
         """Its name."""
         self.virtual_nodes = virtual_nodes
-        self._router = make_router(router, workers, load_bound, virtual_nodes)
+        self._router = make_router(router, workers, load_bound, virtual_nodes, slack)
         self._workers = {name: WorkerEntry(weight) for name, weight in workers.items()}
         self._flights: dict[Owner, dict[tuple[str, str], list[Flight]]] = {}
         self._clock = clock
@@ -91,6 +92,10 @@ class RoutingTable:
     @property
     def load_bound(self) -> float:
         return self._router.load_bound
+
+    @property
+    def slack(self) -> int:
+        return self._router.slack
 
     def workers(self) -> Mapping[str, WorkerEntry]:
         """Workers routable, draining, or removed with requests in flight, in order of registration."""

@@ -84,11 +84,12 @@ class Asked:
     """What this process tells of the samples that it submits."""
 
 
-def refuse_workers(workers: object, load_bound: object, router: object) -> None:
+def refuse_workers(workers: object, load_bound: object, slack: object, router: object) -> None:
     """Raises TypeError for an option of `coresched.Batch` that a service's batch has from its service."""
     for name, given, flag in (
         ("workers", workers, "--worker NAME"),
         ("load_bound", load_bound, "--load-bound A"),
+        ("slack", slack, "--slack N"),
         ("router", router, "--router NAME"),
     ):
         if given is not None:

@@ -14,6 +14,7 @@ COMMANDS = [
     "serve",
     "gateway",
     "aibrix",
+    "epp",
     "sidecar",
     "top",
     "batch",
