@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import TimeoutError
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -171,8 +172,9 @@ class _Coordinator(Lookup):
 
         place: Place
         try:
-            place = ray.get(_actor(self._name, self._namespace).place.remote(), timeout=within_s)
-        except ray.exceptions.GetTimeoutError:
+            # Not ray.get, of which Ray warns in asyncio actors, although this is a thread of its own.
+            place = _actor(self._name, self._namespace).place.remote().future().result(within_s)
+        except TimeoutError:
             raise ConnectionError(f"Ray has not started its actor within {within_s:.3g} s") from None
         except ray.exceptions.RayError as error:
             raise ConnectionError(_cause(error)) from None
