@@ -116,6 +116,10 @@ def _secured(host: str) -> tuple[Security, str, bytes]:
     from coresched.service.server import Security
     from coresched.service.tokens import Tokens
 
+    if os.environ.get("GRPC_TRACE"):
+        raise InputError(
+            "GRPC_TRACE must be unset: with it gRPC prints the coordinator's token into Ray's logs"
+        )
     tls, certificate = self_signed(host)
     token = secrets.token_hex(32)
     tokens = Tokens({sha256(token.encode()).digest(): Caller(TENANT, manages_workers=True)})

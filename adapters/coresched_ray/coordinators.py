@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import TimeoutError
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -64,7 +65,7 @@ def start_coordinator(
     It returns once the coordinator accepts calls. `journal` is the file from which it goes on when Ray starts
     it anew; None keeps nothing, so that all batches are lost then. The file is of the node that calls this,
     and the coordinator stays there, unless it is `journal_shared`: on a file system where all nodes have it
-    under that path. Then, as without a journal, it begins there and may be started anew elsewhere.
+    under that path. Then, as without a journal, Ray starts it on any node.
     `workers`, `load_bound`, `slack` and `router` are those of `coresched.Batch`. The coordinator ends with
     the process that starts it or by `stop_coordinator`; `detached`, only by the latter. `namespace` is Ray's,
     where the name counts; None is this job's.
@@ -79,8 +80,10 @@ def start_coordinator(
     _check_connected()
     weights = dict(workers) if isinstance(workers, Mapping) else dict.fromkeys(workers, 1.0)
     terms = checked_terms(journal, weights, router, load_bound, slack)
-    here = ray.get_runtime_context().get_node_id()
-    anywhere = terms.journal is None or journal_shared
+    options: dict[str, Any] = {}
+    if terms.journal is not None and not journal_shared:
+        here = ray.get_runtime_context().get_node_id()
+        options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(here, soft=False)
     actor = (
         ray.remote(Coordinator)
         .options(
@@ -91,7 +94,7 @@ def start_coordinator(
             max_restarts=-1,
             max_task_retries=-1,
             num_cpus=0,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=anywhere),
+            **options,
         )
         .remote(terms)
     )
@@ -170,8 +173,9 @@ class _Coordinator(Lookup):
 
         place: Place
         try:
-            place = ray.get(_actor(self._name, self._namespace).place.remote(), timeout=within_s)
-        except ray.exceptions.GetTimeoutError:
+            # Not ray.get, of which Ray warns in asyncio actors, although this is a thread of its own.
+            place = _actor(self._name, self._namespace).place.remote().future().result(within_s)
+        except TimeoutError:
             raise ConnectionError(f"Ray has not started its actor within {within_s:.3g} s") from None
         except ray.exceptions.RayError as error:
             raise ConnectionError(_cause(error)) from None
