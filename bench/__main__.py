@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from bench import capacity, gateway, overhead, replay, service, simulator
+from bench import aibrix, capacity, gateway, overhead, replay, service, simulator, smg
 from bench.advised import command as advised
 from bench.better import command as better
 from bench.chaos import parser as chaos
@@ -14,6 +14,7 @@ from bench.engine_batch import sglang_command as sglang_batch
 from bench.engine_batch import vllm_command as vllm_batch
 from bench.paper import command as paper
 from bench.progress import clear
+from bench.ray_serve import command as ray_serve
 from bench.results_page import command as results
 from bench.rivals import command as rivals
 from bench.sglang_policies import command as sglang_policies
@@ -34,6 +35,8 @@ def build_parser() -> CommandParser:
         simulator,
         service,
         gateway,
+        aibrix,
+        smg,
         capacity,
         paper,
         coalescing,
@@ -49,6 +52,7 @@ def build_parser() -> CommandParser:
         vllm_policies,
         vllm_priority,
         vllm_batch,
+        ray_serve,
     ):
         command.add_parser(commands)
     return parser

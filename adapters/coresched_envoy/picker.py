@@ -71,7 +71,7 @@ class Picker:
             self.unlabelled += 1
             label = f"unlabelled-{self.unlabelled}"
         try:
-            order = self.fleet.place(label, exclude)
+            order = self.fleet.place_in_order(label, exclude)
         except NoWorkerError:
             where = "" if subset is None else " of the subset in the request"
             raise self._unavailable(f"no worker{where} is ready; send the request again later") from None

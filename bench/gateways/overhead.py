@@ -34,14 +34,19 @@ async def measured(subject: Subject, case: Case, seconds: float) -> Measures:
     requests = exchange.requests(_LABELS, stream=case.stream)
     async with connections(subject.port, case.connections) as opened:
         await closed_loop(opened, requests, seconds * _WARM_UP)
-        before = 0.0 if subject.program is None else subject.program.cpu_s()
+        programs = [program for program in (subject.program, subject.beside) if program is not None]
+        before = [program.cpu_s() for program in programs]
         load = await asyncio.wait_for(closed_loop(opened, requests, seconds), seconds + _HANGS_AFTER_S)
         measures = {
             "requests_per_s": load.per_second,
             "p50_s": load.percentile(0.5),
             "p99_s": load.percentile(0.99),
         }
-        if subject.program is not None:
-            measures["cpu_s"] = (subject.program.cpu_s() - before) / len(load.latencies)
-            measures["resident_bytes"] = float(subject.program.resident_bytes())
+        if programs:
+            after = [program.cpu_s() for program in programs]
+            costs = [(end - start) / len(load.latencies) for start, end in zip(before, after, strict=True)]
+            measures["cpu_s"] = sum(costs)
+            if subject.beside is not None:
+                measures["beside_cpu_s"] = costs[1]
+            measures["resident_bytes"] = float(sum(program.resident_bytes() for program in programs))
         return measures

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from time import perf_counter
@@ -102,23 +103,41 @@ def max_over_mean(loads: Sequence[int]) -> float:
     return max(loads) * len(loads) / sum(loads)
 
 
-async def held_imbalance(subject: Subject, workers: Sequence[int], requests: int, seed: int) -> float:
-    """Max over mean of the requests on the workers when this many are sent and none ends.
-
-    Their labels are Zipf distributed (exponent 1) over as many as there are requests.
-    """
+def zipf_labels(requests: int, seed: int) -> list[str]:
+    """Labels that are Zipf distributed (exponent 1) over as many as there are requests."""
     weights = list(accumulate(1 / rank for rank in range(1, requests + 1)))
     ranks = random.Random(seed).choices(range(requests), cum_weights=weights, k=requests)
-    sent = exchange.requests([f"run-{seed}-task-{rank}" for rank in ranks], exchange.HELD)
-    async with connections(subject.port, requests) as opened:
+    return [f"run-{seed}-task-{rank}" for rank in ranks]
+
+
+def on_two(loads: Sequence[int]) -> float:
+    """The fraction of the requests that is on the two workers with most of them."""
+    return sum(sorted(loads)[-2:]) / sum(loads)
+
+
+@asynccontextmanager
+async def held(
+    ports: Sequence[int], workers: Sequence[int], labels: Sequence[str]
+) -> AsyncIterator[list[list[int]]]:
+    """A request with each of these labels, to these ports in turn; none ends before the block does.
+
+    Yields what each worker held after each of them.
+    """
+    sent = exchange.requests(labels, exchange.HELD)
+    async with AsyncExitStack() as stack:
+        each = -(-len(labels) // len(ports))
+        opened = [await stack.enter_async_context(connections(port, each)) for port in ports]
         answers = []
-        for number, (connection, request) in enumerate(zip(opened, sent, strict=True)):
+        seen = []
+        for number, request in enumerate(sent):
+            connection = opened[number % len(ports)][number // len(ports)]
             answers.append(asyncio.ensure_future(connection.send(request)))
-            # One at a time, so that the gateway chooses in the order of the draw.
+            # One at a time, so that the gateway chooses in the order of the labels.
             loads = await asyncio.wait_for(got(workers[0], f"{HELD}{number + 1}"), _HELD_IN_S)
+            seen.append(json.loads(loads)[: len(workers)])
+        yield seen
         await got(workers[0], RELEASE)
         await asyncio.gather(*answers)
-        return max_over_mean(json.loads(loads)[: len(workers)])
 
 
 async def moved(before: Subject, after: Subject, labels: Sequence[str], joined: int) -> tuple[float, float]:

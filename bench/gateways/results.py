@@ -23,9 +23,10 @@ NOTES = (
     "this machine's cores: req/s is for comparing, no promise.",
     "CPU us: of the gateway, a request; httpx: of the client's process, so that the",
     "transport's share is the difference to httpx alone, which asks workers in turn.",
-    "MiB: resident memory of the gateway.",
+    "MiB: resident memory of the gateway; both with the picker beside it.",
     "kept: turns on the worker of the turn before. live, held: max over mean of the",
     "requests on the workers, of live trajectories and of Zipf labels that all wait.",
+    "on 2: of held requests of one label, those on the two workers that have most.",
     "moved: labels elsewhere with a 4th worker beside 3; to it: those that it serves.",
 )
 
@@ -134,15 +135,23 @@ def _costs(rows: Sequence[Row], console: Console) -> Table:
                 _shown(row, "requests_per_s", lambda spread: f"{spread.median:,.0f}"),
                 _shown(row, "p50_s", seconds),
                 _shown(row, "p99_s", seconds),
-                _shown(row, "cpu_s", lambda spread: three_digits(spread.median * 1e6)),
-                _shown(row, "cpu_s", lambda spread: f"{spread.relative_iqr:.0%}"),
+                *_cpu(row, "cpu_s"),
                 _shown(row, "resident_bytes", lambda spread: f"{spread.median / (1 << 20):.0f}"),
             )
+            if "beside_cpu_s" in row.measures:
+                table.add_row("", "", "  picker of these", "", "", "", *_cpu(row, "beside_cpu_s"), "")
     return table
 
 
+def _cpu(row: Row, name: str) -> tuple[str, str]:
+    return (
+        _shown(row, name, lambda spread: three_digits(spread.median * 1e6)),
+        _shown(row, name, lambda spread: f"{spread.relative_iqr:.0%}"),
+    )
+
+
 def _placements(rows: Sequence[Row]) -> Table:
-    table = _table("subject", "kept", "IQR", "live", "IQR", "held", "IQR", "moved", "to it")
+    table = _table("subject", "kept", "IQR", "live", "IQR", "held", "IQR", "on 2", "moved", "to it")
     for row in rows:
         cells = []
         for name, text in (("affinity", _percent), ("live_imbalance", _digits), ("held_imbalance", _digits)):
@@ -151,7 +160,9 @@ def _placements(rows: Sequence[Row]) -> Table:
                 _shown(row, name, lambda spread: f"{spread.relative_iqr:.0%}"),
             ]
         table.add_row(
-            row.subject, *cells, _shown(row, "moved", _percent), _shown(row, "moved_to_new", _percent)
+            row.subject,
+            *cells,
+            *(_shown(row, name, _percent) for name in ("hot_on_two", "moved", "moved_to_new")),
         )
     return table
 

@@ -86,12 +86,22 @@ async def _placements(
         *(placement.affinity_and_imbalance(subject, batch, len(workers), number) for subject in subjects)
     )
     for subject, (affinity, live) in zip(subjects, kept, strict=True):
-        held = await placement.held_imbalance(subject, workers, effort.held_requests, number)
+        zipf = placement.zipf_labels(effort.held_requests, number)
+        hot = [f"run-{number}-hot"] * (effort.held_requests // 2)
+        async with placement.held([subject.port], workers, zipf) as loads:
+            held = placement.max_over_mean(loads[-1])
+        async with placement.held([subject.port], workers, hot) as loads:
+            on_two = placement.on_two(loads[-1])
         rounds.add(
             PLACEMENT,
             batch.trajectories,
             subject.name,
-            {"affinity": affinity, "live_imbalance": live, "held_imbalance": held},
+            {
+                "affinity": affinity,
+                "live_imbalance": live,
+                "held_imbalance": held,
+                "hot_on_two": on_two,
+            },
         )
 
 

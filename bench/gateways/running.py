@@ -24,11 +24,12 @@ class SubjectFailedError(Exception):
 
 @dataclass(frozen=True)
 class Subject:
-    """What a load is put on: a gateway, or without a program the worker itself."""
+    """What a load is put on: a gateway, what it needs beside it, or without a program the worker itself."""
 
     name: str
     port: int
     program: Program | None = None
+    beside: Program | None = None
 
 
 @asynccontextmanager
@@ -38,11 +39,31 @@ async def running(gateways: Sequence[Gateway], workers: Sequence[int]) -> AsyncI
     async with AsyncExitStack() as stack:
         subjects = []
         for gateway in gateways:
-            port, metrics = free_port(), free_port()
-            program = stack.enter_context(started(gateway.command(port, metrics, urls)))
-            subjects.append(Subject(gateway.name, port, program))
+            port, second = free_port(), free_port()
+            beside = None
+            if gateway.beside is not None:
+                beside = stack.enter_context(started(gateway.beside(port, second, urls)))
+                await _listening(gateway.name, beside, second)
+            program = stack.enter_context(started(gateway.command(port, second, urls)))
+            subjects.append(Subject(gateway.name, port, program, beside))
         await asyncio.gather(*(_ready(subject, len(workers)) for subject in subjects))
         yield subjects
+
+
+async def _listening(name: str, program: Program, port: int) -> None:
+    """Wait until the program accepts connections."""
+    until = monotonic() + _READY_IN_S
+    while monotonic() < until:
+        if program.has_ended():
+            raise SubjectFailedError(f"{name} ended: {program.last_words()}")
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(_TRIES_EVERY_S)
+        else:
+            writer.close()
+            return
+    raise SubjectFailedError(f"{name} did not listen in {_READY_IN_S:g} s: {program.last_words()}")
 
 
 async def _ready(subject: Subject, workers: int) -> None:

@@ -35,9 +35,9 @@ async def measured(name: str, workers: list[int], case: Case, seconds: float) ->
         transport = httpx.AsyncHTTPTransport(limits=_LIMITS)
     asked = ["http://workers"] if name == ROUTED else urls
     async with httpx.AsyncClient(transport=transport, timeout=60) as client:
-        await _load(client, asked, case, seconds / 10)
+        await load_through(client, asked, case, seconds / 10)
         before = process_time()
-        load = await _load(client, asked, case, seconds)
+        load = await load_through(client, asked, case, seconds)
         return {
             "requests_per_s": load.per_second,
             "p50_s": load.percentile(0.5),
@@ -46,7 +46,8 @@ async def measured(name: str, workers: list[int], case: Case, seconds: float) ->
         }
 
 
-async def _load(client: httpx.AsyncClient, asked: Sequence[str], case: Case, seconds: float) -> Load:
+async def load_through(client: httpx.AsyncClient, asked: Sequence[str], case: Case, seconds: float) -> Load:
+    """Chat completions to these servers in turn, from as many clients as the case has connections."""
     turns = cycle(_LABELS)
     bases = cycle(asked)
     content = exchange.body(stream=case.stream)

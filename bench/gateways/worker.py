@@ -1,4 +1,4 @@
-"""`python -m bench.gateways.worker N`: N fake workers in one process, which do as the request says.
+"""`python -m bench.gateways.worker N [PORT]`: N fake workers in one process, which do as the request says.
 
 They answer from memory, on one thread, so that the gateway between them and the client is what is measured.
 """
@@ -150,15 +150,19 @@ class Connection(asyncio.Protocol):
         self._transport.write(self._answers.about)
 
     def _whole(self) -> None:
-        self._transport.write(self._answers.whole)
+        if not self._transport.is_closing():  # a client may leave; uvloop refuses a write then
+            self._transport.write(self._answers.whole)
 
     def _stream(self) -> None:
         """Events one after another, as an engine's tokens come."""
-        self._transport.write(self._answers.start)
-        self._next(0)
+        if not self._transport.is_closing():
+            self._transport.write(self._answers.start)
+            self._next(0)
 
     def _next(self, place: int) -> None:
         pieces = self._answers.pieces
+        if self._transport.is_closing():
+            return
         if place < len(pieces):
             self._transport.write(pieces[place])
             self._loop.call_soon(self._next, place + 1)
@@ -166,18 +170,18 @@ class Connection(asyncio.Protocol):
             self._transport.write(self._answers.end)
 
 
-async def serve(count: int) -> None:
-    """Print the ports and answer until the standard input ends."""
+async def serve(count: int, first_port: int = 0) -> None:
+    """Print the ports and answer until the standard input ends. With a port, the first worker has that."""
     loop = asyncio.get_running_loop()
     held = Held(count)
     ports = []
     for index in range(count):
         connection = partial(Connection, Answers(index), held)
-        server = await loop.create_server(connection, "127.0.0.1", 0)
+        server = await loop.create_server(connection, "127.0.0.1", 0 if index else first_port)
         ports.append(server.sockets[0].getsockname()[1])
     print(*ports, flush=True)
     await loop.run_in_executor(None, sys.stdin.buffer.read)
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(int(sys.argv[1])))
+    uvloop.run(serve(*map(int, sys.argv[1:])))

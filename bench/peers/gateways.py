@@ -11,15 +11,16 @@ from bench.peers.environments import SGLANG_ROUTER, SMG, program
 from coresched.errors import InputError
 
 Command = Callable[[int, int, Sequence[str]], list[str]]
-"""The command line for a port, a second one for metrics, and the workers' URLs."""
+"""The command line for a port, a second one (for metrics, or another process), and the workers' URLs."""
 
 
 @dataclass(frozen=True)
 class Gateway:
-    """`name` is what the tables call it."""
+    """`name` is what the tables call it. `beside` is started before it and listens on the second port."""
 
     name: str
     command: Command
+    beside: Command | None = None
 
 
 def coresched_gateway() -> Gateway:

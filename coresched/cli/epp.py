@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import logging
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coresched.cli.parser import CommandParser, add_command, count, number, weighted
@@ -19,6 +20,8 @@ from coresched.errors import InputError
 from coresched.logs import event, logging_to_stderr
 
 _logger = logging.getLogger(__name__)
+
+DEFAULT_ENVOY_LISTEN = "127.0.0.1:8080"
 
 
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
@@ -97,6 +100,16 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="N",
         help="failures in a row after which a worker is out (default %(default)s)",
     )
+    parser.add_argument(
+        "--envoy-config",
+        action="store_true",
+        help="print an Envoy configuration (YAML) for this picker and these workers, to start from, and exit",
+    )
+    parser.add_argument(
+        "--envoy-listen",
+        metavar="IP:PORT",
+        help=f"where the Envoy of --envoy-config listens (default {DEFAULT_ENVOY_LISTEN})",
+    )
     add_metrics(parser, shows="the addresses of workers")
     add_routing(parser)
     add_grace(parser, what="requests in flight")
@@ -124,19 +137,27 @@ def _run(args: argparse.Namespace) -> int:
     if not given and file is None:
         raise InputError("--worker or --workers-file must be given, such as --worker 10.0.0.1:30000")
     workers = joined(given, file.read()) if file is not None else given
+    label_headers = tuple(map(_header_name, args.label_headers))
+    if args.envoy_config:
+        return _print_configuration(args, workers, label_headers)
+    if args.envoy_listen is not None:
+        raise InputError(
+            "--envoy-listen is for --envoy-config, which is not given; add it, or leave this out"
+        )
     try:
         fleet = Fleet(
             [Endpoint(name, weight) for name, weight in workers.items()],
             router=args.router,
             load_bound=args.load_bound,
             virtual_nodes=args.virtual_nodes,
+            slack=args.slack,
             failures_to_out=args.health_failures,
             notify=worker_state,
         )
     except ValueError as error:
         raise InputError(f"--worker, --workers-file or --virtual-nodes: {error}") from None
     settings = Settings(
-        label_headers=tuple(map(_header_name, args.label_headers)),
+        label_headers=label_headers,
         max_in_flight=args.max_in_flight,
         log_wait_s=args.log_wait_s,
         longest_s=args.longest_s,
@@ -170,6 +191,24 @@ def _run(args: argparse.Namespace) -> int:
             announce_metrics=lambda url: print(f"coresched epp: metrics at {url}", flush=True),
         )
     )
+    return 0
+
+
+def _print_configuration(
+    args: argparse.Namespace, workers: Mapping[str, float], label_headers: Sequence[str]
+) -> int:
+    from coresched_envoy.configuration import address, envoy_configuration, picker_address
+
+    from coresched.gateway.labels import LABEL_HEADERS
+
+    configuration = envoy_configuration(
+        listen=address(args.envoy_listen or DEFAULT_ENVOY_LISTEN, "--envoy-listen"),
+        picker=picker_address(args.listen),
+        workers=workers,
+        label_headers=[*map(str, LABEL_HEADERS), *label_headers],
+        load_bound=args.load_bound,
+    )
+    print(configuration, end="")
     return 0
 
 

@@ -3,8 +3,11 @@
 import argparse
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from coresched.cli.connection import add_credential_options, connection_of, flags_named
 from coresched.cli.parser import CommandParser, add_command, count, number, weighted
 from coresched.cli.server_options import (
     add_grace,
@@ -13,11 +16,13 @@ from coresched.cli.server_options import (
     add_metrics,
     add_routing,
     check_routing,
+    refuse_routing,
 )
 from coresched.errors import InputError
 from coresched.logs import event, logging_to_stderr
 
 if TYPE_CHECKING:
+    from coresched.gateway.members import Members
     from coresched.gateway.workers import Worker
 
 _logger = logging.getLogger(__name__)
@@ -53,6 +58,21 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         help="base URL of an engine worker, and its capacity relative to the others (default 1); repeat for "
         "each worker",
     )
+    parser.add_argument(
+        "--service",
+        metavar="HOST:PORT|unix:PATH",
+        help="let this `coresched serve` choose among its own workers, which are named by their base URLs; "
+        "several gateways then share one count",
+    )
+    parser.add_argument(
+        "--service-wait-s",
+        type=number(above=0),
+        default=5.0,
+        metavar="S",
+        help="seconds that a request waits for a service that does not answer, before it is answered 503 "
+        "(default %(default)g)",
+    )
+    add_credential_options(parser, "token of the service")
     add_metrics(parser, shows="the URLs of workers")
     add_routing(parser)
     parser.add_argument(
@@ -107,10 +127,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     # Here, so that the other commands start without the HTTP stack.
-    from coresched.gateway.fleet import Fleet
     from coresched.gateway.labels import LABEL_FIELDS
     from coresched.gateway.server import Limits, serve
-    from coresched.gateway.workers import checked_workers, worker_at
     from coresched.listen import TcpAddress, listen_address, two_addresses
     from coresched.recording.requests import RequestRecord
     from coresched.recording.writer import RecordingError
@@ -118,19 +136,7 @@ def _run(args: argparse.Namespace) -> int:
     def announce(listening: str) -> None:
         print(f"coresched gateway: listening on {listening}", flush=True)
 
-    check_routing(args)
-    workers = checked_workers([worker_at(url, weight) for url, weight in args.workers])
-    try:
-        fleet = Fleet(
-            workers,
-            router=args.router,
-            load_bound=args.load_bound,
-            virtual_nodes=args.virtual_nodes,
-            failures_to_out=args.health_failures,
-            notify=_notify,
-        )
-    except ValueError as error:
-        raise InputError(f"--worker or --virtual-nodes: {error}") from None
+    fleet = _fleet(args)
     limits = Limits(
         label_fields=args.label_fields or LABEL_FIELDS,
         max_body_bytes=int(args.max_body_mib * (1 << 20)),
@@ -157,22 +163,26 @@ def _run(args: argparse.Namespace) -> int:
             f"--metrics {metrics} is not loopback: whoever reaches it may read the URLs of workers",
         )
     record = None if args.record is None else RequestRecord(args.record, "gateway", field="--record")
-    serving = serve(
-        fleet,
-        limits,
-        address,
-        grace_s=args.grace_s,
-        announce=announce,
-        metrics=metrics,
-        announce_metrics=lambda url: print(f"coresched gateway: metrics at {url}", flush=True),
-        record=record,
-    )
+
+    async def serving() -> None:
+        async with fleet() as members:
+            await serve(
+                members,
+                limits,
+                address,
+                grace_s=args.grace_s,
+                announce=announce,
+                metrics=metrics,
+                announce_metrics=lambda url: print(f"coresched gateway: metrics at {url}", flush=True),
+                record=record,
+            )
+
     try:
         import uvloop
     except ImportError:  # a platform without it
-        asyncio.run(serving)
+        asyncio.run(serving())
     else:
-        uvloop.run(serving)
+        uvloop.run(serving())
     if record is not None:
         try:
             record.close()
@@ -180,6 +190,71 @@ def _run(args: argparse.Namespace) -> int:
             event(_logger, logging.ERROR, "recording_incomplete", str(error))
             return 1
     return 0
+
+
+def _fleet(args: argparse.Namespace) -> "Callable[[], AbstractAsyncContextManager[Members]]":
+    """What makes the fleet, checked; to be called on the event loop."""
+    if args.service is not None:
+        return _service_fleet(args)
+    from coresched.gateway.fleet import Fleet
+    from coresched.gateway.workers import checked_workers, worker_at
+
+    for name in ("token", "ca", "certificate", "key"):
+        if getattr(args, name) is not None:
+            raise InputError(f"--{name} is for a service; add --service HOST:PORT, or leave it out")
+    check_routing(args)
+    workers = checked_workers([worker_at(url, weight) for url, weight in args.workers])
+    try:
+        fleet = Fleet(
+            workers,
+            router=args.router,
+            load_bound=args.load_bound,
+            virtual_nodes=args.virtual_nodes,
+            slack=args.slack,
+            failures_to_out=args.health_failures,
+            notify=_notify,
+        )
+    except ValueError as error:
+        raise InputError(f"--worker or --virtual-nodes: {error}") from None
+    return lambda: nullcontext(fleet)
+
+
+def _service_fleet(args: argparse.Namespace) -> "Callable[[], AbstractAsyncContextManager[Members]]":
+    from coresched.client.errors import ServiceError
+    from coresched.client.remote.options import Connection
+    from coresched.gateway.service_fleet import service_fleet
+
+    if args.workers:
+        raise InputError(
+            f"--worker {args.workers[0][0]} must be left out with --service, whose workers are its own; "
+            "start `coresched serve` with it"
+        )
+    refuse_routing(args, "--service, which has its own")
+    connection = Connection(target=args.service, **connection_of(args))
+    with flags_named("--service"):
+        connection.check()
+
+    @asynccontextmanager
+    async def connected() -> "AsyncIterator[Members]":
+        making = service_fleet(
+            connection,
+            wait_s=args.service_wait_s,
+            failures_to_out=args.health_failures,
+            notify=_notify,
+            tell=_tell,
+        )
+        async with AsyncExitStack() as stack:
+            try:
+                fleet = await stack.enter_async_context(making)
+            except ServiceError as error:
+                raise InputError(f"--service {args.service}: {error}") from None
+            yield fleet
+
+    return connected
+
+
+def _tell(well: bool, line: str) -> None:
+    event(_logger, logging.INFO if well else logging.WARNING, "service" if well else "service_fault", line)
 
 
 def _notify(worker: "Worker", line: str) -> None:

@@ -18,6 +18,7 @@ def build_parser() -> "CommandParser":
     from coresched import __version__
     from coresched.cli import (
         advise,
+        aibrix,
         batch,
         demo,
         doctor,
@@ -51,6 +52,7 @@ def build_parser() -> "CommandParser":
         advise,
         serve,
         gateway,
+        aibrix,
         epp,
         sidecar,
         top,

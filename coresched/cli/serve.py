@@ -124,7 +124,11 @@ def _run(args: argparse.Namespace) -> int:
         workers[name] = weight
     try:
         table = RoutingTable(
-            workers, router=args.router, load_bound=args.load_bound, virtual_nodes=args.virtual_nodes
+            workers,
+            router=args.router,
+            load_bound=args.load_bound,
+            virtual_nodes=args.virtual_nodes,
+            slack=args.slack,
         )
     except ValueError as error:
         raise InputError(f"--worker or --virtual-nodes: {error}") from None

@@ -2,7 +2,7 @@
 
 import argparse
 
-from coresched.cli.parser import CommandParser, count, number
+from coresched.cli.parser import CommandParser, count, count_from_zero, number
 from coresched.core.routers import DEFAULT_VIRTUAL_NODES, ROUTERS
 from coresched.errors import InputError
 from coresched.logs import LEVELS
@@ -46,6 +46,14 @@ def add_routing(parser: CommandParser) -> None:
         help="a worker takes requests up to A times the mean in flight (default %(default)s)",
     )
     parser.add_argument(
+        "--slack",
+        type=count_from_zero,
+        default=0,
+        metavar="N",
+        help="requests that a worker may have beyond that, where they are few or one of several replicas "
+        "counts its own only (default %(default)s)",
+    )
+    parser.add_argument(
         "--virtual-nodes",
         type=count,
         default=DEFAULT_VIRTUAL_NODES,
@@ -65,7 +73,12 @@ def check_routing(args: argparse.Namespace) -> None:
 
 def refuse_routing(args: argparse.Namespace, instead: str) -> None:
     """Where there is nothing to choose from. Raises InputError for what would have no effect."""
-    usual = {"router": "lbch", "load_bound": DEFAULT_LOAD_BOUND, "virtual_nodes": DEFAULT_VIRTUAL_NODES}
+    usual = {
+        "router": "lbch",
+        "load_bound": DEFAULT_LOAD_BOUND,
+        "slack": 0,
+        "virtual_nodes": DEFAULT_VIRTUAL_NODES,
+    }
     for name, value in usual.items():
         if (given := getattr(args, name)) != value:
             option = f"--{name.replace('_', '-')} {given}"

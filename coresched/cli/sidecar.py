@@ -283,6 +283,7 @@ def _llm(args: argparse.Namespace) -> "Worker | Fleet":
             router=args.router,
             load_bound=args.load_bound,
             virtual_nodes=args.virtual_nodes,
+            slack=args.slack,
             notify=_notify,
         )
     except ValueError as error:

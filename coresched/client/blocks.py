@@ -99,6 +99,7 @@ class BatchBase:
         bucket_s: float = 1.0,
         workers: Iterable[str] | Mapping[str, float] | None = None,
         load_bound: float = 1.25,
+        slack: int = 0,
         resident_concurrency: int | None = None,
         record: str | os.PathLike[str] | None = None,
         router: RouterName = "lbch",
@@ -119,8 +120,9 @@ class BatchBase:
         None for no cap) samples are inside `sample.resident()` at a time, first come, first served. With
         `workers` (names, or a mapping from name to weight) every turn is routed by its sample's id: to its
         home worker while that one's requests in flight are at most `load_bound` times the mean, the new one
-        counted, else to the next that qualifies. That is `router` "lbch", in which home is on a hash ring;
-        with "sticky-bounded" it is where the sample's last turn went, the least loaded worker at first.
+        counted, and `slack` more, else to the next that qualifies. That is `router` "lbch", in which home is
+        on a hash ring; with "sticky-bounded" it is where the sample's last turn went, the least loaded worker
+        at first.
         `record` is a folder in which the batch's times are written down; it is made if it is not there, and
         others may record into it too. Leaving the batch raises RecordingError if something was not written.
 
@@ -135,11 +137,13 @@ class BatchBase:
             resident_concurrency=resident_concurrency,
             admission_policy=admission_policy,
         )
-        routing = make_router(router, [] if workers is None else workers, load_bound)
+        routing = make_router(router, [] if workers is None else workers, load_bound, slack=slack)
         if workers is None and router != "lbch":
             raise ValueError(
                 f"router is {router!r}, for workers to route among; give workers, or leave it out"
             )
+        if workers is None and slack:
+            raise ValueError(f"slack is {slack!r}, of workers to route among; give workers, or leave it out")
         if workers is not None and not routing.workers():
             raise ValueError(
                 "workers must name at least one worker, got none; leave it out to route elsewhere"

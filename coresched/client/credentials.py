@@ -27,7 +27,7 @@ def channel(
     target: str,
     *,
     token: str | None = None,
-    ca: str | Path | None = None,
+    ca: str | Path | bytes | None = None,
     certificate: str | Path | None = None,
     key: str | Path | None = None,
     options: Options = (),
@@ -36,9 +36,10 @@ def channel(
 
     ``target``: HOST:PORT, unix:PATH or another name of gRPC, such as dns:///HOST:PORT. ``token``: the
     tenant's token; None is that of the environment variable CORESCHED_TOKEN, if it is set and not empty.
-    ``ca``: PEM file of the CA that the server's certificate must be of. ``certificate``, ``key``: PEM files
-    of the client's own certificate, for servers that ask for one; without ``ca``, the CAs are gRPC's own. Any
-    of the three makes it TLS. ``options``: further channel arguments of gRPC.
+    ``ca``: PEM file of the CA that the server's certificate must be of, or its bytes.
+    ``certificate``, ``key``: PEM files of the client's own certificate, for servers that ask for one; without
+    ``ca``, the CAs are gRPC's own. Any of the three makes it TLS. ``options``: further channel arguments of
+    gRPC.
 
     Raises TypeError, or InputError naming the parameter: for a target that is no place, a file that cannot be
     used, a token that cannot be sent, and a token that would travel in the clear to another machine.
@@ -55,7 +56,7 @@ def blocking_channel(
     target: str,
     *,
     token: str | None = None,
-    ca: str | Path | None = None,
+    ca: str | Path | bytes | None = None,
     certificate: str | Path | None = None,
     key: str | Path | None = None,
     options: Options = (),
@@ -85,14 +86,14 @@ class Checked:
 def check_connection(
     target: str,
     token: str | None,
-    ca: str | Path | None,
+    ca: str | Path | bytes | None,
     certificate: str | Path | None,
     key: str | Path | None,
 ) -> Checked:
     """What `channel` goes by, read and checked; nothing of gRPC is made. Raises as `channel` does."""
     check_target(target)
     token, name = _token(token)
-    files = {"ca": ca, "certificate": certificate, "key": key}
+    files = {"ca": None if isinstance(ca, bytes) else ca, "certificate": certificate, "key": key}
     for field, file in files.items():
         if not (file is None or isinstance(file, str | Path)):
             raise TypeError(
@@ -108,7 +109,7 @@ def check_connection(
                 "or unix: target"
             )
         return Checked(token, tls=False)
-    trusted = authorities(Path(ca), "ca") if ca is not None else None
+    trusted = ca if isinstance(ca, bytes) or ca is None else authorities(Path(ca), "ca")
     private = chain = None
     if certificate is not None and key is not None:
         private, chain = key_pair(

@@ -76,6 +76,7 @@ def own_or_given(
     router: R | None,
     load_bound: float,
     virtual_nodes: int,
+    slack: int,
 ) -> R | SharedRouter:
     """The router given, or a new one over the workers.
 
@@ -89,9 +90,10 @@ def own_or_given(
                 'router must be a router, such as SharedRouter(workers, router="sticky-bounded"), '
                 f"got {router!r} of type {type(router).__name__}"
             )
-        if weights is not None or (load_bound, virtual_nodes) != (1.25, 128):
+        if weights is not None or (load_bound, virtual_nodes, slack) != (1.25, 128, 0):
             raise ValueError(
-                "weights, load_bound and virtual_nodes belong to the router; leave them out beside router="
+                "weights, load_bound, virtual_nodes and slack belong to the router; leave them out beside "
+                "router="
             )
         if isinstance(router, SharedRouter) and set(router.workers()) != set(workers):
             raise ValueError(
@@ -106,4 +108,4 @@ def own_or_given(
         if name not in shares:
             raise ValueError(f"weights must name workers among {sorted(workers)!r}, got {name!r}")
         shares[name] = weight
-    return SharedRouter(shares, load_bound=load_bound, virtual_nodes=virtual_nodes)
+    return SharedRouter(shares, load_bound=load_bound, virtual_nodes=virtual_nodes, slack=slack)

@@ -12,6 +12,7 @@ cdef extern from "Python.h":
 
 cdef Py_ssize_t LABEL_BYTES = 512
 cdef Py_ssize_t SHOWN = 60
+cdef long long MOST_SLACK = 1_000_000
 
 
 cdef str shown(object value):
@@ -95,4 +96,11 @@ cpdef long long check_count(object value, str name, long long minimum) except? -
         raise ValueError(f"{name} must be at least {minimum}, got {shown(value)}")
     if value > 0x7FFFFFFFFFFFFFFF:
         raise ValueError(f"{name} must be at most 2**63 - 1, got {shown(value)}")
+    return value
+
+
+cpdef long long check_slack(object value) except? -1:
+    """Requests that a worker may have beyond its share: a count of at most a million."""
+    if check_count(value, "slack", 0) > MOST_SLACK:
+        raise ValueError(f"slack must be at most {MOST_SLACK}, got {shown(value)}")
     return value

@@ -10,7 +10,7 @@ from typing import Any
 
 import mmh3
 
-from coresched.core.checks import check_count, check_finite, check_label, check_positive
+from coresched.core.checks import check_count, check_finite, check_label, check_positive, check_slack
 
 
 def as_written(number: float) -> Fraction:
@@ -24,18 +24,20 @@ def hashed(text: str, seed: int) -> int:
 
 
 class ReferenceRouter:
-    """LBCH: worker w is eligible iff ``L(w) / weight(w) <= alpha (L_tot + 1) / sum(weight)``."""
+    """LBCH: worker w is eligible iff ``L(w) <= alpha (L_tot + 1) weight(w) / sum(weight) + slack``."""
 
     def __init__(
         self,
         workers: Iterable[str] | Mapping[str, float],
         load_bound: float = 1.25,
         virtual_nodes: int = 128,
+        slack: int = 0,
     ) -> None:
         if check_finite(load_bound, "load_bound") < 1:
             raise ValueError(f"load_bound must be at least 1, got {load_bound!r}")
         self.load_bound = load_bound
         self.virtual_nodes = check_count(virtual_nodes, "virtual_nodes", 1)
+        self.slack = check_slack(slack)
         self._weights: dict[str, Fraction] = {}  # routable workers, in order of addition
         self._in_flight: dict[str, int] = {}  # routable workers, and removed ones with requests in flight
         self._points: list[tuple[int, str]] = []  # (position, worker), ascending
@@ -82,6 +84,17 @@ class ReferenceRouter:
         self._in_flight[chosen] += 1
         return chosen
 
+    def route_given(self, label: str, loads: Mapping[str, int]) -> tuple[str, str]:
+        alone = ReferenceRouter({}, self.load_bound, self.virtual_nodes, self.slack)
+        if check_label(label, "label") and not loads:
+            raise ValueError("loads must have at least one worker, got none")
+        for worker, load in loads.items():
+            if worker not in self._weights:
+                raise LookupError(f"loads must be of the workers, got {worker!r}")
+            alone.add_worker(worker, float(self._weights[worker]))
+            alone._in_flight[worker] = check_count(load, "a load", 0)
+        return alone.route(label), alone.home(label)
+
     def order(self, label: str, exclude: Iterable[str] = ()) -> list[str]:
         clockwise = self._clockwise(label)
         excluded = set(exclude)
@@ -108,7 +121,7 @@ class ReferenceRouter:
     def _eligible(self, worker: str) -> bool:
         total = sum(self.loads().values())
         share = self._weights[worker] / sum(self._weights.values())
-        return self._in_flight[worker] <= as_written(self.load_bound) * share * (total + 1)
+        return self._in_flight[worker] <= as_written(self.load_bound) * share * (total + 1) + self.slack
 
     def _clockwise(self, label: str) -> list[str]:
         """Each worker once, from the label on."""

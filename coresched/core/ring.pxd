@@ -16,8 +16,8 @@ cdef extern from *:
         unsigned long long met;  // the last walk that met this worker
     };
 
-    static inline bool ring_within_bound(const RingWorker& worker, long long total) {
-        return (__int128)worker.in_flight * worker.q <= (__int128)worker.p * (total + 1);
+    static inline bool ring_within_bound(const RingWorker& worker, long long total, long long slack) {
+        return (__int128)(worker.in_flight - slack) * worker.q <= (__int128)worker.p * (total + 1);
     }
     """
     cdef cppclass RingPoint:
@@ -31,13 +31,15 @@ cdef extern from *:
         long long q
         unsigned long long met
 
-    bint ring_within_bound(const RingWorker& worker, long long total) noexcept
+    bint ring_within_bound(const RingWorker& worker, long long total, long long slack) noexcept
 
 
 cdef class LoadBoundedRouter:
     cdef readonly double load_bound
     cdef readonly long long virtual_nodes
+    cdef readonly long long slack
     cdef object _alpha                # Fraction
+    cdef bint _weighted               # whether the weights of the routable differ
     cdef dict _slots                  # name -> slot: the routable, and the removed with requests in flight
     cdef dict _weights                # name -> Fraction: the routable, in order of addition
     cdef list _names                  # slot -> name, None when the slot is free

@@ -1,7 +1,7 @@
 """LBCH: load-bounded consistent hashing, the choice of a worker for each inference request.
 
-Worker w is eligible iff ``L(w) / weight(w) <= alpha (L_tot + 1) / sum(weight)``, L being requests in flight
-and the +1 the request now placed; for W equal weights ``L(w) W <= alpha (L_tot + 1)``. Home, the first
+Worker w is eligible iff ``L(w) <= alpha (L_tot + 1) weight(w) / sum(weight) + slack``, L being requests in
+flight and the +1 the request now placed; for W equal weights ``(L(w) - slack) W <= alpha (L_tot + 1)``. Home, the first
 worker clockwise from the label's hash, takes the request if eligible; else the first eligible of its
 successors, each distinct worker once; else home.
 """
@@ -17,6 +17,7 @@ from coresched.core.checks cimport (
     check_label,
     check_positive,
     check_several,
+    check_slack,
     shown,
 )
 from coresched.core.shares import LARGEST_WEIGHT
@@ -60,13 +61,14 @@ cdef object check_weight(object weight, str name):
 
 
 cdef class LoadBoundedRouter:
-    """LoadBoundedRouter(workers, load_bound=1.25, virtual_nodes=128)\n--\n
+    """LoadBoundedRouter(workers, load_bound=1.25, virtual_nodes=128, slack=0)\n--\n
     Routes each request of a trajectory to one home worker while that worker's load allows.
 
     ``workers``: names, or a mapping from name to weight (relative serving capacity, above 0, at most 1000).
     ``load_bound``: alpha, finite, at least 1. ``virtual_nodes``: points on the ring per unit of weight, 1
     to 65536; a worker has ``max(1, round(virtual_nodes * weight))``. alpha and the weights are read as the
-    decimal numbers they were written as and compared exactly.
+    decimal numbers they were written as and compared exactly. ``slack``: requests, 0 to 1000000, that a worker
+    of any weight may have beyond alpha's share, for loads that are too few or too local to compare.
 
     Point i of a worker lies at the first 64 bits of MurmurHash3_x64_128 of ``f"{worker}#{i}"`` with seed 0,
     a label at those of its own text with seed 1. Clockwise is ascending; a point exactly at the label is the
@@ -83,13 +85,14 @@ cdef class LoadBoundedRouter:
     >>> ring.release(worker)
     """
 
-    def __cinit__(self, workers, load_bound=1.25, virtual_nodes=128):
+    def __cinit__(self, workers, load_bound=1.25, virtual_nodes=128, slack=0):
         self.load_bound = check_finite(load_bound, "load_bound")
         if self.load_bound < 1.0:
             raise ValueError(f"load_bound must be at least 1, got {shown(load_bound)}")
         self.virtual_nodes = check_count(virtual_nodes, "virtual_nodes", 1)
         if self.virtual_nodes > MOST_VIRTUAL_NODES:
             raise ValueError(f"virtual_nodes must be at most {MOST_VIRTUAL_NODES}, got {virtual_nodes}")
+        self.slack = check_slack(slack)
         self._alpha = as_written(self.load_bound)
         self._slots = {}
         self._weights = {}
@@ -289,9 +292,10 @@ cdef class LoadBoundedRouter:
 
     cdef bint _eligible(self, int slot) except -1:
         if self._workers[slot].p > 0:
-            return ring_within_bound(self._workers[slot], self._total)
+            return ring_within_bound(self._workers[slot], self._total, self.slack)
         share = self._shares[slot]
-        return self._workers[slot].in_flight * share.denominator <= share.numerator * (self._total + 1)
+        above = self._workers[slot].in_flight - self.slack
+        return above * share.denominator <= share.numerator * (self._total + 1)
 
     cdef int _known_slot(self, object name, str argument) except -1:
         slot = self._slots.get(name)
@@ -360,7 +364,7 @@ cdef class LoadBoundedRouter:
         return 0
 
     cdef int _share(self) except -1:
-        """Set p / q = alpha weight / sum(weight) of each worker: it is eligible iff L q <= p (L_tot + 1)."""
+        """Set p / q = alpha weight / sum(weight) of each worker: eligible iff (L - slack) q <= p (L_tot + 1)."""
         cdef int slot
         total = sum(self._weights.values())
         shares = {}
@@ -375,4 +379,5 @@ cdef class LoadBoundedRouter:
                 self._workers[slot].q = share.denominator
             else:
                 self._workers[slot].p = 0
+        self._weighted = len(shares) > 1
         return 0

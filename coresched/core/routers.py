@@ -18,6 +18,8 @@ class LabelRouter(Protocol):
 
     @property
     def load_bound(self) -> float: ...
+    @property
+    def slack(self) -> int: ...
     def route(self, label: str, exclude: Iterable[str] = ()) -> str: ...
     def order(self, label: str, exclude: Iterable[str] = ()) -> list[str]: ...
     def release(self, worker: str) -> None: ...
@@ -36,6 +38,7 @@ def make_router(
     workers: Iterable[str] | Mapping[str, float],
     load_bound: float = 1.25,
     virtual_nodes: int = DEFAULT_VIRTUAL_NODES,
+    slack: int = 0,
 ) -> LabelRouter:
     """The router of this name: "lbch", `LoadBoundedRouter`, or "sticky-bounded", `StickyBoundedRouter`.
 
@@ -43,7 +46,7 @@ def make_router(
     router itself raises.
     """
     if router == "lbch":
-        return LoadBoundedRouter(workers, load_bound, virtual_nodes)
+        return LoadBoundedRouter(workers, load_bound, virtual_nodes, slack)
     if router != "sticky-bounded":
         raise ValueError(f"router must be one of {', '.join(ROUTERS)}, got {router!r}")
     if virtual_nodes != DEFAULT_VIRTUAL_NODES:
@@ -51,4 +54,4 @@ def make_router(
             f"virtual_nodes is {virtual_nodes!r}, which is for a hash ring; leave it out with router "
             "sticky-bounded"
         )
-    return StickyBoundedRouter(workers, load_bound)
+    return StickyBoundedRouter(workers, load_bound, slack=slack)

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from coresched.core.checks import check_count, check_finite, check_label, check_positive, check_several
+from coresched.core.checks import (
+    check_count,
+    check_finite,
+    check_label,
+    check_positive,
+    check_several,
+    check_slack,
+)
 from coresched.core.shares import LARGEST_WEIGHT
 
 MOST_LABELS = 1 << 20
@@ -31,9 +38,9 @@ class _Worker:
 class StickyBoundedRouter:
     """A label's first request goes to the least loaded worker, the next ones to the worker of the last one.
 
-    But only while ``L(w) / weight(w) <= alpha (L_tot + 1) / sum(weight)``, LBCH's bound; else the label moves
-    to the least loaded worker, for good. Least loaded is the least ``L(w) / weight(w)``, and of several the
-    one with the fewest labels for its weight, the first if that is equal too. In plain Python: a table
+    But only while ``L(w) <= alpha (L_tot + 1) weight(w) / sum(weight) + slack``, LBCH's bound; else the label
+    moves to the least loaded worker, for good. Least loaded is the least ``L(w) / weight(w)``, and of several
+    the one with the fewest labels for its weight, the first if that is equal too. In plain Python: a table
     look-up and a comparison of fractions.
 
     Unlike LBCH's ring, the table of labels is lost with the process and is of one router alone; beyond
@@ -54,11 +61,13 @@ class StickyBoundedRouter:
         workers: Iterable[str] | Mapping[str, float],
         load_bound: float = 1.25,
         most_labels: int = MOST_LABELS,
+        slack: int = 0,
     ) -> None:
         self._load_bound = check_finite(load_bound, "load_bound")
         if self._load_bound < 1:
             raise ValueError(f"load_bound must be at least 1, got {load_bound!r}")
         self._alpha = Fraction(repr(self._load_bound))
+        self._slack = check_slack(slack)
         self._most_labels = check_count(most_labels, "most_labels", 1)
         self._workers: dict[str, _Worker] = {}
         self._routable: dict[str, _Worker] = {}  # in order of addition
@@ -77,6 +86,11 @@ class StickyBoundedRouter:
     def load_bound(self) -> float:
         """alpha."""
         return self._load_bound
+
+    @property
+    def slack(self) -> int:
+        """Requests that a worker may have beyond alpha's share."""
+        return self._slack
 
     def route(self, label: str, exclude: Iterable[str] = ()) -> str:
         """The worker for a request of the label, counted in flight there until `release`.
@@ -207,7 +221,7 @@ class StickyBoundedRouter:
         self._share()
 
     def _within_bound(self, worker: _Worker) -> bool:
-        return worker.in_flight * worker.q <= worker.p * (self._total + 1)
+        return (worker.in_flight - self._slack) * worker.q <= worker.p * (self._total + 1)
 
     def _least_loaded(self, label: str, excluded: frozenset[str]) -> str:
         candidates = self._candidates(label, excluded)
@@ -247,7 +261,8 @@ class StickyBoundedRouter:
         self._total += worker.in_flight
 
     def _share(self) -> None:
-        """Set p / q = alpha weight / sum(weight) of each worker; its bound is L q <= p (L_tot + 1)."""
+        """Set p / q = alpha weight / sum(weight) of each worker; it is within its bound iff
+        (L - slack) q <= p (L_tot + 1)."""
         exact = {name: Fraction(repr(worker.weight)) for name, worker in self._routable.items()}
         total = sum(exact.values())
         for name, weight in exact.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from coresched.gateway.fleet import Fleet
+from coresched.gateway.members import Members
 from coresched.gateway.traffic import Traffic
 from coresched.metrics.families import counters, histogram_family, imbalance_families
 
@@ -15,7 +15,7 @@ from coresched.metrics.families import counters, histogram_family, imbalance_fam
 class GatewayCollector:
     """`collect` reads counters that are kept anyway; it must run on the event loop of the gateway."""
 
-    def __init__(self, fleet: Fleet, traffic: Traffic) -> None:
+    def __init__(self, fleet: Members, traffic: Traffic) -> None:
         self._fleet = fleet
         self._traffic = traffic
         self._process = ProcessCollector(registry=None)
@@ -26,7 +26,7 @@ class GatewayCollector:
         yield from self._process.collect()
 
 
-def fleet_families(prefix: str, fleet: Fleet) -> Iterator[Metric]:
+def fleet_families(prefix: str, fleet: Members) -> Iterator[Metric]:
     """What any server has to show of the fleet it routes to; `prefix` begins the names."""
     number = GaugeMetricFamily(f"{prefix}_workers", "Workers by where they stand.", labels=("state",))
     number.add_metric(("healthy",), fleet.healthy())
@@ -52,7 +52,9 @@ def fleet_families(prefix: str, fleet: Fleet) -> Iterator[Metric]:
         spilled.add_metric(of, worker.spilled)
         retries.add_metric(of, worker.retries)
         failures.add_metric(of, worker.failures)
-    yield from (in_flight, healthy, routed, spilled, retries, failures)
+    yield from (in_flight, healthy, routed, retries, failures)
+    if fleet.knows_homes:
+        yield spilled
     imbalance = fleet.imbalance()
     yield from imbalance_families(prefix, "healthy", imbalance.present, imbalance.over_s, imbalance.busy_s)
     yield histogram_family(

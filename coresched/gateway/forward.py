@@ -9,7 +9,7 @@ from aiohttp import web
 
 from coresched.gateway import headers
 from coresched.gateway.connection import WorkerConnection, WorkerFailedError
-from coresched.gateway.fleet import Fleet, NoWorkerError
+from coresched.gateway.members import Members, NoWorkerError, Placed, RouterAwayError
 from coresched.gateway.pool import Connections, NoConnectionError
 from coresched.gateway.refusal import RefusedError
 from coresched.gateway.traffic import Traffic
@@ -35,7 +35,7 @@ class Forwarder:
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: Members,
         connections: Connections,
         traffic: Traffic,
         *,
@@ -62,7 +62,7 @@ class Forwarder:
             raise RefusedError(400, "invalid_request", str(error)) from None
         failed: list[Worker] = []
         while True:
-            worker = self._worker(call, failed)
+            worker, end = await self._placed(call, failed)
             attempt = None
             if self._record is not None and call.label is not None:
                 attempt = self._record.attempt(call.label, worker.name)
@@ -77,8 +77,7 @@ class Forwarder:
             finally:
                 if attempt is not None:
                     attempt.ended("it got no whole answer")  # unless it did
-                if call.label is not None:
-                    self.fleet.release(worker)
+                end()
             if failed:
                 self.refuse_without_worker()
             failed.append(worker)
@@ -93,11 +92,20 @@ class Forwarder:
             retry_after_s=self._retry_after_s,
         )
 
-    def _worker(self, call: Call, failed: list[Worker]) -> Worker:
+    async def _placed(self, call: Call, failed: list[Worker]) -> Placed:
         try:
-            return self.fleet.first(failed) if call.label is None else self.fleet.route(call.label, failed)
+            if call.label is None:
+                return Placed(self.fleet.first(failed), _nothing_counted)
+            return await self.fleet.place(call.label, failed)
         except NoWorkerError:
             self.refuse_without_worker()
+        except RouterAwayError as error:
+            raise RefusedError(
+                503,
+                "router_away",
+                f"{error}, and nothing was executed; try again in {self._retry_after_s} s",
+                retry_after_s=self._retry_after_s,
+            ) from None
 
     async def _connection(self, worker: Worker) -> WorkerConnection | None:
         try:
@@ -194,3 +202,7 @@ class Forwarder:
                     self.traffic.ended(call.arrived)
                 return
             await answer.write(piece)
+
+
+def _nothing_counted() -> None:
+    """The end of what is no inference request."""

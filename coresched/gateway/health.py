@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import aiohttp
 
-from coresched.gateway.fleet import Fleet
+from coresched.gateway.members import Members
 from coresched.gateway.workers import Worker
 
 
@@ -24,7 +24,7 @@ class HealthChecks:
     """Tells the fleet who is healthy, until it is cancelled."""
 
     def __init__(
-        self, fleet: Fleet, session: aiohttp.ClientSession, *, interval_s: float, timeout_s: float
+        self, fleet: Members, session: aiohttp.ClientSession, *, interval_s: float, timeout_s: float
     ) -> None:
         self._fleet = fleet
         self._session = session
@@ -42,8 +42,20 @@ class HealthChecks:
             self._fleet.check_failed(worker, reason, at_once=True)
 
     async def run(self) -> None:
-        """Check each worker at its own pace."""
-        await asyncio.gather(*map(self.watch, self._fleet.workers))
+        """Check each worker at its own pace, for as long as it is one."""
+        watches: dict[Worker, asyncio.Task[None]] = {}
+        try:
+            while True:
+                present = self._fleet.workers
+                for worker in [worker for worker in watches if worker not in present]:
+                    watches.pop(worker).cancel()
+                for worker in present:
+                    if worker not in watches:
+                        watches[worker] = asyncio.create_task(self.watch(worker))
+                await self._fleet.changed()
+        finally:
+            for watch in watches.values():
+                watch.cancel()
 
     async def watch(self, worker: Worker) -> None:
         """Check one worker at its own pace."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
 
 from yarl import URL
 
@@ -23,8 +22,8 @@ class NoConnectionError(Exception):
 class Connections:
     """Idle connections by worker, and new ones where there is none; for one event loop."""
 
-    def __init__(self, workers: Sequence[Worker], *, connect_timeout_s: float) -> None:
-        self._idle: dict[Worker, list[WorkerConnection]] = {worker: [] for worker in workers}
+    def __init__(self, *, connect_timeout_s: float) -> None:
+        self._idle: dict[Worker, list[WorkerConnection]] = {}
         self._timeout_s = connect_timeout_s
         self._loop = asyncio.get_running_loop()
         self._sweep: asyncio.TimerHandle | None = None
@@ -32,7 +31,7 @@ class Connections:
 
     async def take(self, worker: Worker) -> WorkerConnection:
         """A connection for one request, the one used last if there is one. Raises NoConnectionError."""
-        idle = self._idle[worker]
+        idle = self._idle.setdefault(worker, [])
         while idle:
             connection = idle.pop()
             if connection.is_reusable and self._loop.time() - connection.idle_since < _IDLE_S:
@@ -51,7 +50,7 @@ class Connections:
             connection.abort()
             return
         connection.idle_since = self._loop.time()
-        self._idle[worker].append(connection)
+        self._idle.setdefault(worker, []).append(connection)
         if self._sweep is None:
             self._sweep = self._loop.call_later(_IDLE_S, self._close_idle)
 
@@ -67,12 +66,15 @@ class Connections:
         """The oldest come first in each list."""
         self._sweep = None
         until = self._loop.time() - _IDLE_S
-        for worker, idle in self._idle.items():
+        for worker, idle in list(self._idle.items()):
             kept = [item for item in idle if item.idle_since > until and item.is_reusable]
             for connection in set(idle).difference(kept):
                 connection.abort()
-            self._idle[worker] = kept
-        if any(self._idle.values()):
+            if kept:
+                self._idle[worker] = kept
+            else:
+                del self._idle[worker]
+        if self._idle:
             self._sweep = self._loop.call_later(_IDLE_S / 3, self._close_idle)
 
     async def _connected(self, worker: Worker) -> WorkerConnection:

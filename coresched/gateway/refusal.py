@@ -16,6 +16,7 @@ Code = Literal[
     "body_too_large",
     "no_healthy_worker",
     "too_many_in_flight",
+    "router_away",
     "worker_failed",
     "internal",
     "queue_deadline",

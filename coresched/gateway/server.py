@@ -12,10 +12,10 @@ from math import ceil
 
 from aiohttp import web
 
-from coresched.gateway.fleet import Fleet
 from coresched.gateway.forward import Forwarder
 from coresched.gateway.health import HealthChecks, health_session
 from coresched.gateway.labels import LABEL_FIELDS
+from coresched.gateway.members import Members
 from coresched.gateway.pool import Connections
 from coresched.gateway.proxy import Gateway
 from coresched.gateway.refusal import RefusedError, answer
@@ -77,7 +77,7 @@ class RunningGateway:
 
 @asynccontextmanager
 async def running(
-    fleet: Fleet,
+    fleet: Members,
     limits: Limits,
     address: TcpAddress | UnixAddress,
     record: RequestRecord | None = None,
@@ -91,7 +91,7 @@ async def running(
             fleet, session, interval_s=limits.health_interval_s, timeout_s=limits.health_timeout_s
         )
         await checks.first_round()
-        to_workers = Connections(fleet.workers, connect_timeout_s=limits.connect_timeout_s)
+        to_workers = Connections(connect_timeout_s=limits.connect_timeout_s)
         traffic = Traffic()
         forwarder = Forwarder(
             fleet,
@@ -120,7 +120,7 @@ async def running(
 
 
 async def serve(
-    fleet: Fleet,
+    fleet: Members,
     limits: Limits,
     address: TcpAddress | UnixAddress,
     *,
@@ -157,7 +157,7 @@ async def serve(
 
 
 def _metrics_endpoint(
-    fleet: Fleet, traffic: Traffic, address: TcpAddress | UnixAddress
+    fleet: Members, traffic: Traffic, address: TcpAddress | UnixAddress
 ) -> AbstractAsyncContextManager[str]:
     # Here, so that a gateway without metrics starts without what they need.
     from coresched.gateway.collector import GatewayCollector

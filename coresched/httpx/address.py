@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import httpx
 
 from coresched.client.local import SESSION_HEADER
-from coresched.client.routed import Claim, claim
+from coresched.client.routed import Claim, claim, may_try_another
+from coresched.client.shared import Flight
 from coresched.core.checks import check_label, check_several
 
 _ASKED = "coresched_asked"  # request extension, which a redirect keeps: the origin that the caller asked
@@ -57,6 +58,21 @@ def worker_urls(workers: Iterable[str] | Mapping[str, str]) -> dict[str, httpx.U
     return urls
 
 
+def readdressed(request: httpx.Request, base: httpx.URL) -> httpx.Request:
+    """The request, with headers of its own, to another server."""
+    url = request.url.copy_with(
+        scheme=base.scheme,
+        host=base.host,
+        port=base.port,
+        raw_path=base.raw_path.rstrip(b"/") + request.url.raw_path,
+    )
+    headers = request.headers.copy()
+    headers["Host"] = url.netloc.decode("ascii")
+    return httpx.Request(
+        request.method, url, headers=headers, stream=request.stream, extensions=request.extensions
+    )
+
+
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
@@ -93,20 +109,17 @@ class AddressBook:
 
     def addressed(self, request: httpx.Request, label: str, worker: str) -> httpx.Request:
         """The request as the worker gets it. The caller's own stays as it was; redirects start from it."""
-        base = self.urls[worker]
-        url = request.url.copy_with(
-            scheme=base.scheme,
-            host=base.host,
-            port=base.port,
-            raw_path=base.raw_path.rstrip(b"/") + request.url.raw_path,
-        )
-        headers = request.headers.copy()
-        headers["Host"] = url.netloc.decode("ascii")
-        headers[self._header] = label
-        headers.setdefault(SESSION_HEADER, label)
-        return httpx.Request(
-            request.method, url, headers=headers, stream=request.stream, extensions=request.extensions
-        )
+        addressed = readdressed(request, self.urls[worker])
+        addressed.headers[self._header] = label
+        addressed.headers.setdefault(SESSION_HEADER, label)
+        return addressed
+
+    def may_try_another(self, claim: Claim, tried: Collection[str]) -> bool:
+        """Whether a call that got no connection is sent to a second worker."""
+        return may_try_another(claim, tried, self.urls)
+
+    def answered(self, response: httpx.Response, flight: Flight) -> None:
+        """The headers of the answer are there: a worker's own say nothing of where the request went."""
 
     def unreachable(
         self, request: httpx.Request, tried: Iterable[str], error: Exception

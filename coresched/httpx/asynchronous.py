@@ -18,7 +18,6 @@ from coresched.client.routed import (
     Claim,
     check_known,
     flight_of_turn,
-    may_try_another,
     own_or_given,
 )
 from coresched.client.shared import AsyncRouter, Flight, Router
@@ -34,8 +33,8 @@ class Transport(httpx.AsyncBaseTransport):
 
     `workers`: base URLs, or a mapping from names to them. A path in a worker's URL goes before the request's,
     which has the /v1 already: a worker's URL that ends with it is refused.
-    `weights`: relative capacities by name, 1 for who is left out. `load_bound`, `virtual_nodes`: as for
-    LoadBoundedRouter. `router`: in their place, a SharedRouter over the same names, to share its counts
+    `weights`: relative capacities by name, 1 for who is left out. `load_bound`, `virtual_nodes`, `slack`: as
+    for LoadBoundedRouter. `router`: in their place, a SharedRouter over the same names, to share its counts
     between transports. `label_header`: carries the label to the worker; a request that has it already is
     routed by that. `inner`: makes the transport that sends, one for each event loop; by default an
     `httpx.AsyncHTTPTransport` with as many connections as there are requests. `record`: a folder in which
@@ -58,6 +57,7 @@ class Transport(httpx.AsyncBaseTransport):
         weights: Mapping[str, float] | None = None,
         load_bound: float = 1.25,
         virtual_nodes: int = 128,
+        slack: int = 0,
         router: Router | AsyncRouter | None = None,
         label_header: str = ROUTING_HEADER,
         inner: Callable[[], httpx.AsyncBaseTransport] | None = None,
@@ -65,7 +65,7 @@ class Transport(httpx.AsyncBaseTransport):
     ) -> None:
         self._book = AddressBook(workers, label_header)
         check_factory(inner)
-        self.router = own_or_given(self._book.urls, weights, router, load_bound, virtual_nodes)
+        self.router = own_or_given(self._book.urls, weights, router, load_bound, virtual_nodes, slack)
         """The router given, or the SharedRouter made from the options."""
         self._make_inner = inner or partial(  # certificates are loaded once, not for every loop
             httpx.AsyncHTTPTransport, verify=httpx.create_ssl_context(), limits=LIMITS
@@ -86,12 +86,14 @@ class Transport(httpx.AsyncBaseTransport):
             attempt = sent(self._record, request, claim.label, flight.worker)
             try:
                 addressed = self._book.addressed(request, claim.label, flight.worker)
-                return counted(await inner.handle_async_request(addressed), flight, attempt)
+                response = await inner.handle_async_request(addressed)
+                self._book.answered(response, flight)
+                return counted(response, flight, attempt)
             except NO_CONNECTION as error:
                 flight.end()
                 failed(attempt, error)
                 tried += (flight.worker,)
-                if not may_try_another(claim, tried, self._book.urls):
+                if not self._book.may_try_another(claim, tried):
                     raise self._book.unreachable(request, tried, error) from error
             except BaseException as error:
                 flight.end()

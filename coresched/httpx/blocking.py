@@ -15,7 +15,6 @@ from coresched.client.routed import (
     Claim,
     check_known,
     flight_of_turn,
-    may_try_another,
     own_or_given,
 )
 from coresched.client.shared import Flight, Router
@@ -36,6 +35,7 @@ class SyncTransport(httpx.BaseTransport):
         weights: Mapping[str, float] | None = None,
         load_bound: float = 1.25,
         virtual_nodes: int = 128,
+        slack: int = 0,
         router: Router | None = None,
         label_header: str = ROUTING_HEADER,
         inner: Callable[[], httpx.BaseTransport] | None = None,
@@ -47,7 +47,7 @@ class SyncTransport(httpx.BaseTransport):
             raise TypeError(
                 f"router must route without waiting for SyncTransport, got {type(router).__name__}"
             )
-        self.router = own_or_given(self._book.urls, weights, router, load_bound, virtual_nodes)
+        self.router = own_or_given(self._book.urls, weights, router, load_bound, virtual_nodes, slack)
         """The router given, or the SharedRouter made from the options."""
         self._record = None if record is None else RequestRecord(record, "transport")
         self._inner = httpx.HTTPTransport(limits=LIMITS) if inner is None else inner()
@@ -60,12 +60,14 @@ class SyncTransport(httpx.BaseTransport):
             attempt = sent(self._record, request, claim.label, flight.worker)
             try:
                 addressed = self._book.addressed(request, claim.label, flight.worker)
-                return counted(self._inner.handle_request(addressed), flight, attempt)
+                response = self._inner.handle_request(addressed)
+                self._book.answered(response, flight)
+                return counted(response, flight, attempt)
             except NO_CONNECTION as error:
                 flight.end()
                 failed(attempt, error)
                 tried += (flight.worker,)
-                if not may_try_another(claim, tried, self._book.urls):
+                if not self._book.may_try_another(claim, tried):
                     raise self._book.unreachable(request, tried, error) from error
             except BaseException as error:
                 flight.end()

@@ -86,6 +86,7 @@ class RouterCalls:
                 for name, entry in self._table.workers().items()
             ],
             load_bound=self._table.load_bound,
+            slack=self._table.slack,
             virtual_nodes=self._table.virtual_nodes,
             imbalance=imbalance.present,
             imbalance_s=imbalance.over_s,
@@ -118,6 +119,16 @@ class RouterCalls:
             self._table.release(call.label, call.worker, owner=owner or self._unary_owner())
             self._answers.keep(request_id, call, _RELEASED)
         return _RELEASED
+
+    def hold(self, call: pb.HoldRequest, owner: Owner) -> None:
+        """Count a request that was routed before this stream, on its worker; it then belongs to `owner`."""
+        request_id = call.request_id
+        flight = cast("Flight | None", self._answers.find(request_id, call))
+        if flight is None:
+            flight = self._table.hold(call.label, call.worker, owner=owner, request_id=request_id)
+            self._answers.keep(request_id, call, flight)
+        else:
+            self._table.hand_over(flight, owner)
 
     def end_stream(self, owner: Owner) -> None:
         """Release what the stream left in flight, and forget the answers: a retry elsewhere routes anew.

@@ -67,14 +67,16 @@ async def serve(
     security: Security = Security(),
     metrics: TcpAddress | UnixAddress | None = None,
     announce_metrics: Callable[[str], None] = lambda url: None,
+    signals: bool = True,
 ) -> bool:
     """Serve until SIGTERM or SIGINT, then let open calls and streams go on for `grace_s` seconds.
 
     Calls of Batches that wait end at once then. `announce` is called with the address once it accepts
     connections, `announce_metrics` with the URL of the metrics. What happens is logged. A second signal to
-    stop ends what is still open at once. A journal that cannot be written any more stops the service; then,
-    and only then, this returns False. Raises InputError if an address was taken meanwhile, or the tokens or
-    the journal cannot be used.
+    stop ends what is still open at once. Without `signals` those of the process are left alone, as they must
+    be outside of its main thread, and it serves until it is cancelled. A journal that cannot be written any
+    more stops the service; then, and only then, this returns False. Raises InputError if an address was taken
+    meanwhile, or the tokens or the journal cannot be used.
     """
     stops: asyncio.Queue[int | None] = asyncio.Queue()
     failed = False
@@ -99,7 +101,13 @@ async def serve(
                 announce_metrics(url)
 
         await _serve_until(
-            stops, state, address, grace_s, announce if metrics is None else announce_both, security
+            stops,
+            state,
+            address,
+            grace_s,
+            announce if metrics is None else announce_both,
+            security,
+            signals=signals,
         )
     return not failed
 
@@ -121,6 +129,8 @@ async def _serve_until(
     grace_s: float,
     announce: Callable[[str], None],
     security: Security,
+    *,
+    signals: bool,
 ) -> None:
     tls, read_tokens = security.tls, security.read_tokens
     authentication = Authentication(read_tokens()) if read_tokens is not None else None
@@ -151,7 +161,7 @@ async def _serve_until(
     if isinstance(address, TcpAddress):
         address = TcpAddress(address.host, port)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT) if signals else ():
         loop.add_signal_handler(number, stops.put_nowait, number)
 
     def reload() -> None:
@@ -172,7 +182,8 @@ async def _serve_until(
         line = "the files of --tokens and --tls-... were read again and are in use"
         event(_logger, logging.INFO, "reloaded", line)
 
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    if signals:
+        loop.add_signal_handler(signal.SIGHUP, reload)
     expiry = asyncio.create_task(batches.run())
     await server.start()
     try:

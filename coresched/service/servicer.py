@@ -90,9 +90,16 @@ def _answer_on_stream(
             answer.request_id = release.request_id
             calls.release(release, owner)
             answer.release.SetInParent()
+        elif request.HasField("hold"):
+            hold = request.hold
+            answer.request_id = hold.request_id
+            calls.hold(hold, owner)
+            answer.hold.SetInParent()
         else:
             raise RefusedError(
-                grpc.StatusCode.INVALID_ARGUMENT, "call", "call must be a route or a release, it is not set"
+                grpc.StatusCode.INVALID_ARGUMENT,
+                "call",
+                "call must be a route, a release or a hold, it is not set",
             )
     except RefusedError as refused:
         tell_refusal("RouteStream", answer.refusal, refused)

@@ -67,6 +67,7 @@ class RoutingTable:
         router: RouterName = "lbch",
         load_bound: float = 1.25,
         virtual_nodes: int = DEFAULT_VIRTUAL_NODES,
+        slack: int = 0,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         """Takes what make_router takes and raises what it raises, and ValueError over a limit above.
@@ -80,7 +81,7 @@ class RoutingTable:
         self.router = router
         """Its name."""
         self.virtual_nodes = virtual_nodes
-        self._router = make_router(router, workers, load_bound, virtual_nodes)
+        self._router = make_router(router, workers, load_bound, virtual_nodes, slack)
         self._workers = {name: WorkerEntry(weight) for name, weight in workers.items()}
         self._flights: dict[Owner, dict[tuple[str, str], list[Flight]]] = {}
         self._clock = clock
@@ -91,6 +92,10 @@ class RoutingTable:
     @property
     def load_bound(self) -> float:
         return self._router.load_bound
+
+    @property
+    def slack(self) -> int:
+        return self._router.slack
 
     def workers(self) -> Mapping[str, WorkerEntry]:
         """Workers routable, draining, or removed with requests in flight, in order of registration."""
@@ -233,6 +238,18 @@ class RoutingTable:
         self._hold(flight)
         return flight
 
+    def hold(self, label: str, worker: str, *, owner: Owner, request_id: str) -> Flight:
+        """`restore`, for a client that tells of the request itself.
+
+        Refused: INVALID_ARGUMENT for label and worker, NOT_FOUND for an unknown worker.
+        """
+        checked_label("label", label)
+        checked_label("worker", worker)
+        flight = self.restore(label, worker, owner=owner, request_id=request_id)
+        if flight is None:
+            _refuse_unknown(worker)
+        return flight
+
     def end(self, flight: Flight) -> None:
         """End one request in flight; nothing happens if it has ended."""
         if flight.in_flight:
@@ -254,9 +271,7 @@ class RoutingTable:
         checked_label("worker", worker)
         entry = self._workers.get(worker)
         if entry is None:
-            raise RefusedError(
-                StatusCode.NOT_FOUND, "worker", f"worker must be known, got {shown(worker)}, which is not"
-            )
+            _refuse_unknown(worker)
         if entry.in_flight == 0:
             raise RefusedError(
                 StatusCode.FAILED_PRECONDITION,
@@ -340,3 +355,9 @@ class RoutingTable:
         entry.in_flight -= 1
         if entry.in_flight == 0 and entry.standing is Standing.REMOVED:
             del self._workers[flight.worker]
+
+
+def _refuse_unknown(worker: str) -> NoReturn:
+    raise RefusedError(
+        StatusCode.NOT_FOUND, "worker", f"worker must be known, got {shown(worker)}, which is not"
+    )

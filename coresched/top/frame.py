@@ -168,6 +168,8 @@ def _workers(
     beta = "-" if snapshot.beta is None else f"{snapshot.beta:.3f}"
     now = f"{answer.imbalance:.3f}" if answer.HasField("imbalance") else "-"
     bound = f"{answer.router}, load bound {answer.load_bound:g}"
+    if answer.slack:
+        bound += f", slack {answer.slack}"
     yield Flow([f"request imbalance beta {beta}, now {now}", bound])
     table = Table(box=None, expand=True, pad_edge=False, header_style="dim")
     table.add_column("worker", no_wrap=True, overflow=_cut(plain), min_width=6, max_width=32)

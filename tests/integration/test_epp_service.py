@@ -135,6 +135,8 @@ async def test_no_ready_worker_is_503_and_a_full_one_gets_nothing_more() -> None
         body = json.loads(refused.answer.immediate_response.body)
         assert body["error"]["code"] == "too_many_in_flight"
         await refused.end()
+        for behind in workers:
+            behind.health = 503  # so that the check, which is due now, does not bring it back
         for worker in started.picker.fleet.workers:
             started.picker.fleet.unreachable(worker, "refused")
         assert (await envoy.labelled("hot")).refused == 503

@@ -115,6 +115,30 @@ async def test_calls_written_at_once_are_answered_in_order(router: RouterStub) -
     await eventually(router, 0)
 
 
+async def test_a_held_request_counts_where_it_was_and_ends_with_its_release_or_stream(
+    router: RouterStub,
+) -> None:
+    stream = router.RouteStream()
+
+    async def answer(**call: object) -> pb.RouteStreamResponse:
+        await stream.write(pb.RouteStreamRequest(**call))
+        return await stream.read()
+
+    hold = pb.HoldRequest(request_id=new_id(), label="k", worker="w1")
+    for _ in range(2):  # a retry changes nothing
+        assert (await answer(hold=hold)).WhichOneof("answer") == "hold"
+        assert await loads(router) == {name: int(name == "w1") for name in WORKERS}
+    release = pb.ReleaseRequest(request_id=new_id(), label="k", worker="w1")
+    assert (await answer(release=release)).WhichOneof("answer") == "release"
+    assert sum((await loads(router)).values()) == 0
+    assert (await answer(hold=pb.HoldRequest(request_id=new_id(), label="k", worker="w0"))).HasField("hold")
+    refusal = (await answer(hold=pb.HoldRequest(request_id=new_id(), label="k", worker="w8"))).refusal
+    assert (refusal.code, refusal.field) == (pb.REFUSAL_CODE_NOT_FOUND, "worker")
+    await stream.done_writing()
+    assert await stream.read() is grpc.aio.EOF
+    await eventually(router, 0)
+
+
 async def test_retries_are_idempotent_also_from_another_connection(address: str, router: RouterStub) -> None:
     route = pb.RouteRequest(request_id=new_id(), label="k")
     worker = (await router.Route(route)).worker

@@ -10,7 +10,7 @@ WORKERS = ["w0", "w1", "w2"]
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("route"), st.integers(0, 5)),
-        st.tuples(st.sampled_from(["end", "drop"]), st.integers(0, 40)),
+        st.tuples(st.sampled_from(["end", "drop", "move"]), st.integers(0, 40)),
     ),
     max_size=60,
 )
@@ -32,9 +32,20 @@ def test_however_often_a_request_ends_it_is_released_once(
             open_.append(True)
             del flight
         elif flights:
+            onto = WORKERS[number % len(WORKERS)]
             number %= len(flights)
             ended = flights[number]
             if ended is None:
+                continue
+            if step == "move":
+                before = ended.worker
+                ended.moved(onto)
+                if open_[number]:
+                    twin.hold(onto)
+                    twin.release(before)
+                    assert ended.worker == onto
+                del ended
+                assert ours.loads() == twin.loads()
                 continue
             if step == "end":
                 ended.end()

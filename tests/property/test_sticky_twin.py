@@ -18,8 +18,9 @@ MOST_LABELS = 4
 class Literal:
     """The rule, with fractions and counts made anew each time."""
 
-    def __init__(self, load_bound: float) -> None:
+    def __init__(self, load_bound: float, slack: int) -> None:
         self.alpha = Fraction(repr(load_bound))
+        self.slack = slack
         self.weights: dict[str, Fraction] = {}
         self.flights: list[str] = []
         self.last: dict[str, str] = {}  # in order of use
@@ -42,7 +43,7 @@ class Literal:
     def within(self, worker: str) -> bool:
         total = sum(name in self.weights for name in self.flights)
         share = self.weights[worker] / sum(self.weights.values())
-        return self.flights.count(worker) <= self.alpha * share * (total + 1)
+        return self.flights.count(worker) <= self.alpha * share * (total + 1) + self.slack
 
     def load(self, worker: str) -> tuple[Fraction, Fraction]:
         labels = list(self.last.values()).count(worker)
@@ -50,10 +51,12 @@ class Literal:
 
 
 class Sticky(RuleBasedStateMachine):
-    @initialize(load_bound=st.sampled_from([1.0, 1.1, 1.25, 2.0, 1e6]), weight=WEIGHTS)
-    def make(self, load_bound: float, weight: float) -> None:
-        self.router = StickyBoundedRouter({"w0": weight, "w1": 1.0}, load_bound, MOST_LABELS)
-        self.literal = Literal(load_bound)
+    @initialize(
+        load_bound=st.sampled_from([1.0, 1.1, 1.25, 2.0, 1e6]), weight=WEIGHTS, slack=st.integers(0, 2)
+    )
+    def make(self, load_bound: float, weight: float, slack: int) -> None:
+        self.router = StickyBoundedRouter({"w0": weight, "w1": 1.0}, load_bound, MOST_LABELS, slack)
+        self.literal = Literal(load_bound, slack)
         self.literal.weights = {"w0": Fraction(repr(weight)), "w1": Fraction(1)}
 
     @rule(label=LABELS, exclude=st.frozensets(NAMES, max_size=2))

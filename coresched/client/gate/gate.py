@@ -16,6 +16,7 @@ from coresched.client.errors import BatchClosedError
 from coresched.client.gate.blocks import Sample
 from coresched.client.gate.home import Home
 from coresched.client.local import BatchReport
+from coresched.client.lookup import Lookup
 from coresched.core.routers import RouterName
 from coresched.errors import InputError
 
@@ -41,21 +42,22 @@ class Gate:
         bucket_s: float = 1.0,
         workers: Iterable[str] | Mapping[str, float] | None = None,
         load_bound: float | None = None,
+        slack: int | None = None,
         router: RouterName | None = None,
         resident_concurrency: int | None = None,
         admission_policy: Literal["submission", "longest-expected-first"] = "submission",
         history: Given | None = None,
         record: str | os.PathLike[str] | None = None,
-        service: str | None = None,
+        service: str | Lookup | None = None,
         batch: str | None = None,
         ca: str | Path | None = None,
         certificate: str | Path | None = None,
         key: str | Path | None = None,
     ) -> None:
         """
-        The options are those of `coresched.Batch`. With `service` (HOST:PORT or unix:PATH of `coresched
-        serve`) the batch is the one of the name `batch` there, shared with other processes, and `workers`,
-        `load_bound` and `router` are the service's; `ca`, `certificate` and `key` are as in
+        The options are those of `coresched.Batch`. With `service` (as `target` of `coresched.connect`) the
+        batch is the one of the name `batch` there, shared with other processes, and `workers`,
+        `load_bound`, `slack` and `router` are the service's; `ca`, `certificate` and `key` are as in
         `coresched.connect`, the token is that of CORESCHED_TOKEN.
 
         Raises TypeError or ValueError for a bad option, SessionLostError if the service does not answer.
@@ -73,6 +75,7 @@ class Gate:
                 bucket_s=bucket_s,
                 workers=workers,
                 load_bound=1.25 if load_bound is None else load_bound,
+                slack=0 if slack is None else slack,
                 router="lbch" if router is None else router,
                 resident_concurrency=resident_concurrency,
                 admission_policy=admission_policy,
@@ -82,7 +85,12 @@ class Gate:
         else:
             if batch is None:
                 raise InputError("batch must be given with service: the batch's name there; add it")
-            for name, routing in (("workers", workers), ("load_bound", load_bound), ("router", router)):
+            for name, routing in (
+                ("workers", workers),
+                ("load_bound", load_bound),
+                ("slack", slack),
+                ("router", router),
+            ):
                 if routing is not None:
                     raise InputError(
                         f"{name} is a matter of the service (`coresched serve --worker`); leave it out"

@@ -29,7 +29,7 @@ _OPTIONS = (
         "admission_policy",
         "history",
     ),
-    *("bucket_s", "workers", "load_bound", "router", "record"),
+    *("bucket_s", "workers", "load_bound", "slack", "router", "record"),
     *("service", "batch", "ca", "certificate", "key"),
 )
 VARIABLES = tuple(PREFIX + name.upper() for name in _OPTIONS)
@@ -46,7 +46,7 @@ def process_gate(environment: Mapping[str, str] = os.environ) -> Gate | None:
     None where no option of it is set. Each option of `Gate` is a variable of its name:
     CORESCHED_SAMPLE_CONCURRENCY, without which none of the others may be set,
     CORESCHED_ENVIRONMENT_CONCURRENCY, CORESCHED_ENVIRONMENT_POLICY, CORESCHED_BAND_S, CORESCHED_BUCKET_S,
-    CORESCHED_WORKERS (separated by commas), CORESCHED_LOAD_BOUND, CORESCHED_ROUTER,
+    CORESCHED_WORKERS (separated by commas), CORESCHED_LOAD_BOUND, CORESCHED_SLACK, CORESCHED_ROUTER,
     CORESCHED_RESIDENT_CONCURRENCY, CORESCHED_ADMISSION_POLICY, CORESCHED_HISTORY (a file of `coresched trace
     history`), CORESCHED_RECORD, CORESCHED_SERVICE, CORESCHED_BATCH, CORESCHED_CA, CORESCHED_CERTIFICATE,
     CORESCHED_KEY. One that is empty counts as not set.
@@ -113,6 +113,7 @@ def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:
         "bucket_s": read("bucket_s", _positive, "a number of seconds above 0"),
         "workers": read("workers", _names, "base URLs separated by commas, each once"),
         "load_bound": read("load_bound", _bound, "a number of at least 1"),
+        "slack": read("slack", _slack, "a whole number of requests, at least 0"),
         "router": one_of("router", *ROUTERS),
     }
     given |= {
@@ -130,9 +131,12 @@ def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:
         )
     if "service" in options and "batch" not in options:
         raise InputError(f"{PREFIX}BATCH must be set with {PREFIX}SERVICE: the batch's name there")
-    if "router" in options and not {"workers", "service"} & options.keys():
-        raise InputError(f"{PREFIX}ROUTER is for workers to route among; set {PREFIX}WORKERS too, or neither")
-    for name in ("workers", "load_bound", "router"):
+    for name in ("router", "slack"):
+        if name in options and not {"workers", "service"} & options.keys():
+            raise InputError(
+                f"{PREFIX}{name.upper()} is for workers to route among; set {PREFIX}WORKERS too, or neither"
+            )
+    for name in ("workers", "load_bound", "slack", "router"):
         if "service" in options and name in options:
             raise InputError(
                 f"{PREFIX}{name.upper()} is a matter of the service (`coresched serve --worker`); leave it "
@@ -168,6 +172,13 @@ def _bound(text: str) -> float:
     if not 1 <= float(text) < float("inf"):
         raise ValueError
     return float(text)
+
+
+def _slack(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError
+    return value
 
 
 def _names(text: str) -> list[str]:

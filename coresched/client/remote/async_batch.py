@@ -12,11 +12,12 @@ from coresched.batch.records import BatchSummary
 from coresched.client.embedded import check_loop
 from coresched.client.errors import BatchClosedError, ServiceError
 from coresched.client.local import BatchReport, checked_ids
+from coresched.client.lookup import Lookup
 from coresched.client.recorded import end_recording
 from coresched.client.remote.async_link import CLEANUP_S, Link, Wait
 from coresched.client.remote.async_sample import Sample
 from coresched.client.remote.batching import messages
-from coresched.client.remote.options import Asked, Connection
+from coresched.client.remote.options import Asked, Connection, tls_of
 from coresched.client.remote.records import summary
 from coresched.client.remote.session import NOTE_S, Session
 from coresched.recording.harness import NOT_RECORDED, BatchRecord
@@ -33,9 +34,11 @@ class RemoteBatch:
 
     _link: Link
 
-    def __init__(self, connection: Connection, asked: Asked, record: BatchRecord = NOT_RECORDED) -> None:
-        self._connection = connection
-        self._session = Session(connection.target, asked, tls=connection.tls, record=record)
+    def __init__(
+        self, service: Connection | Lookup, asked: Asked, record: BatchRecord = NOT_RECORDED
+    ) -> None:
+        self._service = service
+        self._session = Session(str(service), asked, tls=tls_of(service), record=record)
         self._left = False
         # Waits for any admission that were cancelled: if one was granted in that moment, the same
         # request gets the same sample.
@@ -105,7 +108,7 @@ class RemoteBatch:
     async def __aenter__(self) -> RemoteBatch:
         request = self._session.begin()
         try:
-            self._link = link = Link(self._connection, self._session)
+            self._link = link = Link(self._service, self._session)
         except BaseException:
             self._session.closed()
             raise

@@ -12,8 +12,10 @@ import grpc
 
 from coresched.client.credentials import channel
 from coresched.client.errors import BatchClosedError, ServiceError, SessionLostError
-from coresched.client.remote.attempts import ATTEMPT_S, CHANNEL_OPTIONS, delays
+from coresched.client.lookup import Lookup
+from coresched.client.remote.attempts import ATTEMPT_S, CHANNEL_OPTIONS, delays, passing
 from coresched.client.remote.batching import messages
+from coresched.client.remote.moving import MovingChannel
 from coresched.client.remote.options import Connection
 from coresched.client.remote.records import ReportPages, summary
 from coresched.client.remote.session import Session
@@ -29,20 +31,27 @@ HEARD_S = 0.02
 """Seconds until the service should have heard what was sent before."""
 
 
+def _opened(connection: Connection) -> grpc.aio.Channel:
+    return channel(
+        connection.target,
+        token=connection.token,
+        ca=connection.ca,
+        certificate=connection.certificate,
+        key=connection.key,
+        options=CHANNEL_OPTIONS,
+    )
+
+
 class Link:
     """One channel to the service, for one event loop."""
 
-    def __init__(self, connection: Connection, session: Session) -> None:
+    def __init__(self, service: Connection | Lookup, session: Session) -> None:
         self.loop = asyncio.get_running_loop()
         self.session = session
-        self._channel = channel(
-            connection.target,
-            token=connection.token,
-            ca=connection.ca,
-            certificate=connection.certificate,
-            key=connection.key,
-            options=CHANNEL_OPTIONS,
-        )
+        self._moving: MovingChannel | None = None
+        if isinstance(service, Lookup):
+            self._moving = MovingChannel(service, _opened)
+        self._channel = self._moving or _opened(cast(Connection, service))
         self.stub = cast(Any, BatchesStub)(self._channel)
         self._unsettled: set[asyncio.Task[None]] = set()
         self._unknown: dict[str, list[asyncio.Future[int]]] = {}  # names to send, and who asks
@@ -54,13 +63,20 @@ class Link:
         Raises what `Session.check` and `Session.failed` raise.
         """
         pauses = delays()
+        moving, move = self._moving, 0
         while True:
             if not last:
                 self.session.check()
             try:
+                if moving is not None:
+                    move = await moving.arrive(self.session.left_s())
                 reply = await method(request, timeout=None if waits else ATTEMPT_S)
             except grpc.aio.AioRpcError as error:
                 code, message = error.code(), error.details() or ""
+                if moving is not None and passing(code):
+                    moving.doubt(move)
+            except ConnectionError as error:  # of a lookup
+                code, message = grpc.StatusCode.UNAVAILABLE, str(error)
             else:
                 self.session.answered()
                 return reply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, cast
 
@@ -12,7 +12,9 @@ import grpc
 
 from coresched.client.credentials import blocking_channel
 from coresched.client.errors import BatchClosedError, ServiceError, SessionLostError
-from coresched.client.remote.attempts import ATTEMPT_S, CHANNEL_OPTIONS, delays
+from coresched.client.lookup import Lookup
+from coresched.client.remote.attempts import ATTEMPT_S, CHANNEL_OPTIONS, delays, passing
+from coresched.client.remote.moving import BlockingMovingChannel
 from coresched.client.remote.options import Connection
 from coresched.client.remote.records import ReportPages, summary
 from coresched.client.remote.session import Session
@@ -26,21 +28,28 @@ HEARD_S = 0.02
 """Seconds until the service should have heard what was sent before."""
 
 
+def _opened(connection: Connection) -> grpc.Channel:
+    return blocking_channel(
+        connection.target,
+        token=connection.token,
+        ca=connection.ca,
+        certificate=connection.certificate,
+        key=connection.key,
+        options=CHANNEL_OPTIONS,
+    )
+
+
 class BlockingLink:
     """One channel to the service, for any threads of one process."""
 
-    def __init__(self, connection: Connection, session: Session) -> None:
+    def __init__(self, service: Connection | Lookup, session: Session) -> None:
         self.session = session
         self.claims = threading.Lock()
         """Held from submitting a sample to sending its claim: admission is in the order of claims."""
-        self._channel = blocking_channel(
-            connection.target,
-            token=connection.token,
-            ca=connection.ca,
-            certificate=connection.certificate,
-            key=connection.key,
-            options=CHANNEL_OPTIONS,
-        )
+        self.moving: BlockingMovingChannel | None = None
+        if isinstance(service, Lookup):
+            self.moving = BlockingMovingChannel(service, _opened)
+        self._channel = self.moving or _opened(cast(Connection, service))
         self.stub = cast(Any, BatchesStub)(self._channel)
         self._left = threading.Event()
         self._beats = threading.Thread(target=self._beat, name="coresched heartbeat", daemon=True)
@@ -52,6 +61,7 @@ class BlockingLink:
         """
         pauses = delays()
         until = None if within_s is None else time.monotonic() + within_s
+        moving, move = self.moving, 0
         while True:
             if not last:
                 self.session.check()
@@ -59,9 +69,15 @@ class BlockingLink:
             if left_s <= 0:
                 raise ServiceError(f"no answer within {within_s:g} s", "DEADLINE_EXCEEDED")
             try:
+                if moving is not None:
+                    move = moving.arrive(min(left_s, self.session.left_s()))
                 reply = method(request, timeout=left_s)
             except grpc.RpcError as error:
                 code, message = _status(error)
+                if moving is not None and passing(code):
+                    moving.doubt(move)
+            except ConnectionError as error:  # of a lookup
+                code, message = grpc.StatusCode.UNAVAILABLE, str(error)
             else:
                 self.session.answered()
                 return reply
@@ -114,6 +130,8 @@ class BlockingWait:
     def __init__(self, link: BlockingLink, method: Any, request: Any, gone: Callable[[], Exception]) -> None:
         """`gone` is what `reply` raises if the wait was given up."""
         self._session = link.session
+        self._moving = link.moving
+        self._move = 0
         self._method = method
         self._request = request
         self._gone = gone
@@ -125,6 +143,8 @@ class BlockingWait:
     def send(self) -> BlockingWait:
         """Send the call; to be done once, before `reply`."""
         self._session.on_over(self, self.give_up)
+        if self._moving is not None:
+            self._move = self._moving.move
         self._send()
         return self
 
@@ -183,12 +203,26 @@ class BlockingWait:
                     session.answered()
                     return self._call.result()
                 session.failed(*_status(error))
+                if self._moving is not None:
+                    self._moving.doubt(self._move)
                 time.sleep(min(next(pauses), session.left_s()))
                 session.check()
+                self._arrive(pauses)
                 self._woken.clear()
                 self._send()
         finally:
             session.off(self)
+
+    def _arrive(self, pauses: Iterator[float]) -> None:
+        """Know where the service is, before the call is sent again."""
+        while self._moving is not None:
+            try:
+                self._move = self._moving.arrive(self._session.left_s())
+                return
+            except ConnectionError as error:
+                self._session.failed(grpc.StatusCode.UNAVAILABLE, str(error))
+            time.sleep(min(next(pauses), self._session.left_s()))
+            self._session.check()
 
 
 def _status(error: Any) -> tuple[grpc.StatusCode, str]:

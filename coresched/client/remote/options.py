@@ -10,7 +10,9 @@ from typing import Literal
 from coresched.batch.coordinator import Coordinator
 from coresched.batch.history import Given, History, history_of
 from coresched.client.credentials import check_connection
+from coresched.client.lookup import Lookup
 from coresched.core.checks import check_label, check_positive
+from coresched.errors import InputError
 from coresched.recording.events import BatchOptions
 from coresched.recording.harness import BatchRecord
 from coresched.v1 import batches_pb2 as pb
@@ -28,9 +30,12 @@ class Connection:
 
     target: str
     token: str | None = None
-    ca: str | Path | None = None
+    ca: str | Path | bytes | None = None
     certificate: str | Path | None = None
     key: str | Path | None = None
+
+    def __str__(self) -> str:
+        return self.target
 
     @property
     def tls(self) -> bool:
@@ -39,6 +44,32 @@ class Connection:
     def check(self) -> None:
         """Raises what `coresched.client.credentials.channel` would."""
         check_connection(self.target, self.token, self.ca, self.certificate, self.key)
+
+
+def tls_of(service: Connection | Lookup) -> bool | None:
+    """Whether the client was told to use TLS; None where it was not told how to connect."""
+    return service.tls if isinstance(service, Connection) else None
+
+
+def service_of(
+    target: str | Lookup,
+    token: str | None,
+    ca: str | Path | None,
+    certificate: str | Path | None,
+    key: str | Path | None,
+) -> Connection | Lookup:
+    """Where to connect, as it was given.
+
+    Raises what `Connection.check` does, and InputError for what is given beside a lookup.
+    """
+    if isinstance(target, Lookup):
+        for name, given in (("token", token), ("ca", ca), ("certificate", certificate), ("key", key)):
+            if given is not None:
+                raise InputError(f"{name} must be left out, since {target} says how to connect to it")
+        return target
+    connection = Connection(target=target, token=token, ca=ca, certificate=certificate, key=key)
+    connection.check()
+    return connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +84,12 @@ class Asked:
     """What this process tells of the samples that it submits."""
 
 
-def refuse_workers(workers: object, load_bound: object, router: object) -> None:
+def refuse_workers(workers: object, load_bound: object, slack: object, router: object) -> None:
     """Raises TypeError for an option of `coresched.Batch` that a service's batch has from its service."""
     for name, given, flag in (
         ("workers", workers, "--worker NAME"),
         ("load_bound", load_bound, "--load-bound A"),
+        ("slack", slack, "--slack N"),
         ("router", router, "--router NAME"),
     ):
         if given is not None:

@@ -116,8 +116,14 @@ class Session:
     """Safe for several threads. `check` raises once the session is over, whatever ended it."""
 
     def __init__(
-        self, target: str, asked: Asked, *, tls: bool = False, record: BatchRecord = NOT_RECORDED
+        self,
+        target: str,
+        asked: Asked,
+        *,
+        tls: bool | None = False,
+        record: BatchRecord = NOT_RECORDED,
     ) -> None:
+        """`tls`: whether the client was told to use it; None where it was not told how to connect at all."""
         self.record = record
         self.lock = threading.RLock()
         self.asked = asked
@@ -245,7 +251,9 @@ class Session:
                 self._silent_since = now
             silent_s = now - self._silent_since
             self._why = f"{code.name}: {' '.join(message.split())}"
-            if not self.name:  # later the reason is hardly the way in which it connects
+            if (
+                self._tls is not None and not self.name
+            ):  # later the reason is hardly the way in which it connects
                 self._why += hint(message, tls=self._tls)
         if silent_s >= self.grace_s:
             text = f"{self._target} has not answered for {self.grace_s:g} s ({self._why})"

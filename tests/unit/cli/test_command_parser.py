@@ -13,6 +13,8 @@ COMMANDS = [
     "advise",
     "serve",
     "gateway",
+    "aibrix",
+    "epp",
     "sidecar",
     "top",
     "batch",

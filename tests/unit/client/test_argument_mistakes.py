@@ -174,6 +174,7 @@ def test_workers_to_exclude_are_several(exclude: Any) -> None:
             {"load_bound": 2.0},
             "load_bound must be given to the service, by `coresched serve --load-bound A`, not to",
         ),
+        ({"slack": 1}, "slack must be given to the service, by `coresched serve --slack N`, not to"),
     ],
 )
 def test_every_option_is_checked_as_connect_is_called(
@@ -195,6 +196,8 @@ def test_every_option_is_checked_as_connect_is_called(
         ({"workers": []}, "workers must name at least one worker, got none"),
         ({"workers": {"w0": "heavy"}}, "weight of 'w0' must be an int or a float"),
         ({"load_bound": 0.5}, "load_bound must be at least 1"),
+        ({"workers": ["w0"], "slack": -1}, "slack must be at least 0, got -1"),
+        ({"slack": 1}, "slack is 1, of workers to route among; give workers, or leave it out"),
         ({"router": "ring"}, "router must be one of lbch, sticky-bounded, got 'ring'"),
         (
             {"router": "sticky-bounded"},

@@ -118,3 +118,37 @@ def test_threads_that_route_and_end_at_once_leave_nothing() -> None:
         thread.join()
     assert errors == []
     assert set(router.loads().values()) == {0}
+
+
+def test_a_request_that_another_worker_has_counts_there() -> None:
+    router = SharedRouter(["w0", "w1"])
+    flight = router.route("a", exclude=["w1"])
+    flight.moved("w1")
+    assert (flight.worker, router.loads()) == ("w1", {"w0": 0, "w1": 1})
+    with pytest.raises(LookupError):
+        flight.moved("w2")
+    assert (flight.worker, router.loads()) == ("w1", {"w0": 0, "w1": 1})
+    flight.end()
+    flight.moved("w0")
+    flight.end()
+    assert router.loads() == {"w0": 0, "w1": 0}
+
+
+def test_a_request_that_its_turn_counts_changes_only_its_name() -> None:
+    released: list[str] = []
+    flight = Flight("w0", released.append)
+    flight.moved("w1")
+    flight.end()
+    assert (flight.worker, released) == ("w1", ["w0"])
+
+
+def test_workers_join_and_leave_while_requests_are_in_flight() -> None:
+    router = SharedRouter(["w0"])
+    first = router.route("a")
+    router.add_worker("w1")
+    router.remove_worker("w0")
+    assert router.route("a").worker == "w1"
+    first.end()
+    assert router.workers() == ["w1"]
+    with pytest.raises(LookupError):
+        router.remove_worker("w0")

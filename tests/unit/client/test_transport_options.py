@@ -60,6 +60,7 @@ def test_bad_workers_are_refused(make: Any, workers: Any, message: str) -> None:
         ({"label_header": ""}, "label_header must be the name of an HTTP header"),
         ({"inner": httpx.MockTransport(lambda request: httpx.Response(200))}, "inner must be a function"),
         ({"router": SharedRouter(["http://w1"])}, "workers must have the names of the router's workers"),
+        ({"router": SharedRouter(["http://w0"]), "slack": 1}, "belong to the router; leave them out"),
         ({"router": SharedRouter(["http://w0"]), "load_bound": 2.0}, "belong to the router; leave them out"),
         (
             {"router": "sticky-bounded"},

@@ -341,7 +341,8 @@ def test_constructors_show_their_signatures() -> None:
 
     from coresched import ChainAdvancingQueue, LoadBoundedRouter
 
-    assert str(inspect.signature(LoadBoundedRouter)) == "(workers, load_bound=1.25, virtual_nodes=128)"
+    expected = "(workers, load_bound=1.25, virtual_nodes=128, slack=0)"
+    assert str(inspect.signature(LoadBoundedRouter)) == expected
     assert str(inspect.signature(RoutingPrefixPolicy)) == "(label_capacity)"
     assert str(inspect.signature(Waiting)) == "(id, label, queued_at)"
     assert str(inspect.signature(ChainAdvancingQueue)) == "(band_s=30.0, bucket_s=1.0)"

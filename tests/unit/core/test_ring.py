@@ -68,6 +68,31 @@ def test_the_default_bound_is_1_25_and_128_virtual_nodes(router_class: Any) -> N
     assert (router.load_bound, router.virtual_nodes) == (1.25, 128)
 
 
+@pytest.mark.parametrize(("slack", "stay"), [(0, 2), (1, 3), (2, 5)])
+def test_slack_is_requests_beyond_the_share_of_any_weight(router_class: Any, slack: int, stay: int) -> None:
+    router = router_class({"w0": 1.0, "w1": 3.0}, load_bound=1.0, slack=slack)
+    label = label_at(router, "w0")
+    load(router, "w1", 3)
+    # With L on w0 its share is (3 + L + 1) / 4, so that L may be at most 4 (1 + slack) / 3.
+    routed = [router.route(label) for _ in range(stay + 1)]
+    assert routed == ["w0"] * stay + ["w1"]
+
+
+@pytest.mark.parametrize(
+    ("slack", "error", "message"),
+    [
+        (-1, ValueError, "slack must be at least 0, got -1"),
+        (1_000_001, ValueError, "slack must be at most 1000000, got 1000001"),
+        (1.5, TypeError, "slack must be an int, got 1.5 of type float"),
+    ],
+)
+def test_a_slack_that_is_no_number_of_requests_is_refused(
+    router_class: Any, slack: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        router_class(["w0"], slack=slack)
+
+
 @pytest.mark.parametrize(("load_bound", "stays"), [(1.15, True), (1.1499999999999997, False), (1.14, False)])
 def test_the_bound_is_compared_as_the_decimal_number_it_was_written_as(
     router_class: Any, load_bound: float, stays: bool

@@ -36,7 +36,7 @@ async def worker(tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> 
 
 @asynccontextmanager
 async def connections(*workers: Worker, timeout_s: float = 20) -> AsyncIterator[Connections]:
-    opened = Connections(workers, connect_timeout_s=timeout_s)
+    opened = Connections(connect_timeout_s=timeout_s)
     try:
         yield opened
     finally:

@@ -1,0 +1,1 @@
+"""`python -m bench ray`: request routers in front of the replicas of a real Ray Serve."""
