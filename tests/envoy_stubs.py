@@ -86,6 +86,7 @@ def main() -> None:
     common.metadata.filter_metadata["coresched"].fields["mark"].string_value = "m"
     common.access_log_type = line.DownstreamEnd
     entry = ours.StreamAccessLogsMessage.FromString(message.SerializeToString()).http_logs.log_entry[0]
+    own = entry.common_properties.metadata.filter_metadata["coresched"]
     print(
         json.dumps(
             {
