@@ -96,11 +96,6 @@ def count(text: str) -> int:
     return value
 
 
-def count_from_zero(text: str) -> int:
-    """An integer from 0 to MOST."""
-    return 0 if integer(text) == 0 else count(text)
-
-
 def number(*, at_least: float | None = None, above: float | None = None) -> Callable[[str], float]:
     """A finite number within a limit."""
 

@@ -2,7 +2,8 @@
 
 import argparse
 
-from coresched.cli.parser import CommandParser, count, count_from_zero, number
+from coresched.cli.parser import CommandParser, count, integer, number
+from coresched.core.checks import check_slack
 from coresched.core.routers import DEFAULT_VIRTUAL_NODES, ROUTERS
 from coresched.errors import InputError
 from coresched.logs import LEVELS
@@ -47,11 +48,11 @@ def add_routing(parser: CommandParser) -> None:
     )
     parser.add_argument(
         "--slack",
-        type=count_from_zero,
+        type=_slack,
         default=0,
         metavar="N",
         help="requests that a worker may have beyond that, where they are few or one of several replicas "
-        "counts its own only (default %(default)s)",
+        "counts its own only; at most 1000000 (default %(default)s)",
     )
     parser.add_argument(
         "--virtual-nodes",
@@ -60,6 +61,13 @@ def add_routing(parser: CommandParser) -> None:
         metavar="N",
         help="points on the hash ring per unit of weight, at most 65536 (default %(default)s)",
     )
+
+
+def _slack(text: str) -> int:
+    try:
+        return check_slack(integer(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def check_routing(args: argparse.Namespace) -> None:

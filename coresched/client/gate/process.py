@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from coresched.client.errors import ServiceError
 from coresched.client.gate.gate import Gate
+from coresched.core.checks import check_slack
 from coresched.core.routers import ROUTERS
 from coresched.errors import InputError
 from coresched.recording.writer import RecordingError, recording_folder
@@ -113,7 +114,7 @@ def gate_options(environment: Mapping[str, str]) -> dict[str, Any] | None:
         "bucket_s": read("bucket_s", _positive, "a number of seconds above 0"),
         "workers": read("workers", _names, "base URLs separated by commas, each once"),
         "load_bound": read("load_bound", _bound, "a number of at least 1"),
-        "slack": read("slack", _slack, "a whole number of requests, at least 0"),
+        "slack": read("slack", _slack, "a whole number of requests from 0 to 1000000"),
         "router": one_of("router", *ROUTERS),
     }
     given |= {
@@ -175,10 +176,7 @@ def _bound(text: str) -> float:
 
 
 def _slack(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise ValueError
-    return value
+    return check_slack(int(text))
 
 
 def _names(text: str) -> list[str]:

@@ -92,12 +92,12 @@ async def test_a_socket_left_behind_is_taken_and_one_in_use_is_not(
 
 
 async def test_options_reach_the_router() -> None:
-    options = ["--worker=a", "--worker=b=c=0.5", "--load-bound=2", "--virtual-nodes=9"]
+    options = ["--worker=a", "--worker=b=c=0.5", "--load-bound=2", "--slack=3", "--virtual-nodes=9"]
     with served(*options) as (address, _):
         async with grpc.aio.insecure_channel(address) as channel:
             listed = await RouterStub(channel).ListWorkers(pb.ListWorkersRequest())
     assert [(worker.worker, worker.weight) for worker in listed.workers] == [("a", 1.0), ("b=c", 0.5)]
-    assert (listed.router, listed.load_bound, listed.virtual_nodes) == ("lbch", 2.0, 9)
+    assert (listed.router, listed.load_bound, listed.slack, listed.virtual_nodes) == ("lbch", 2.0, 3, 9)
 
 
 async def test_sticky_bounded_begins_on_the_least_loaded_worker_and_stays() -> None:
@@ -132,6 +132,9 @@ def test_listening_beyond_loopback_is_pointed_out() -> None:
             "--virtual-nodes is 64, which is for",
         ),
         (["--load-bound", "0.9"], "must be at least 1"),
+        (["--slack", "-1"], "argument --slack: slack must be at least 0, got -1"),
+        (["--slack", "1000001"], "argument --slack: slack must be at most 1000000, got 1000001"),
+        (["--slack", "1.5"], "argument --slack: '1.5' is not an integer"),
         (["--grace-s", "-1"], "must be at least 0"),
     ],
 )
