@@ -15,6 +15,7 @@ from bench.engine_batch import vllm_command as vllm_batch
 from bench.paper import command as paper
 from bench.progress import clear
 from bench.ray_serve import command as ray_serve
+from bench.replicas import command as replicas
 from bench.results_page import command as results
 from bench.rivals import command as rivals
 from bench.sglang_policies import command as sglang_policies
@@ -40,6 +41,7 @@ def build_parser() -> CommandParser:
         capacity,
         paper,
         coalescing,
+        replicas,
         rivals,
         better,
         advised,
