@@ -51,18 +51,23 @@ def test_the_wheel_is_complete_installs_and_runs(sdist: Path, tmp_path: Path) ->
         "coresched/v1/router_pb2.py",
         "coresched/v1/router_pb2.pyi",
         "coresched/v1/router_pb2_grpc.py",
+        "coresched_envoy/wire_pb2.py",
     } <= names
     assert not [name for name in names if name.endswith((".c", ".cpp", ".pyx"))]
     packages = {name.split("/")[0].split("-")[0] for name in names}
     assert packages == {
         "coresched",
+        "coresched_aibrix",
         "coresched_bfcl",
         "coresched_engine",
+        "coresched_envoy",
         "coresched_harness",
         "coresched_inspect",
         "coresched_miniswe",
+        "coresched_ray",
         "coresched_sglang",
         "coresched_simdevice",
+        "coresched_smg",
         "coresched_tau2",
         "coresched_vllm",
     }
