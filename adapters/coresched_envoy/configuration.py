@@ -18,6 +18,8 @@ from coresched_envoy.names import DESTINATION, HINT_NAMESPACE, LB_NAMESPACE, OWN
 
 _WEIGHT_STEPS = 100  # Envoy's weights are whole numbers; ours are exact to a hundredth
 
+_LARGEST_FACTOR = (1 << 32) - 1  # Envoy's field has 32 bits; so far beyond any load it is no bound either way
+
 
 def envoy_configuration(
     *,
@@ -34,10 +36,14 @@ def envoy_configuration(
     one that a request has counts. ``load_bound`` is also that of Envoy's
     own bounded ring hash, which chooses while no picker answers.
 
-    Raises InputError for a worker that is no IP:PORT: Envoy takes the picker's endpoints as addresses.
+    Raises InputError for a worker that is no IP:PORT (Envoy takes the picker's endpoints as addresses), and
+    if Envoy would listen where the picker or a worker does.
     """
     if not workers:
         raise InputError("--envoy-config needs --worker at least once, such as --worker 10.0.0.1:30000")
+    for flag, others in (("--worker", workers), ("--listen", (str(picker),))):
+        if str(listen) in others:
+            raise InputError(f"--envoy-listen must be another address than {flag}, got {listen} for both")
     endpoints = "\n".join(_endpoint(name, weight) for name, weight in workers.items())
     return _TEMPLATE.format(
         listen=_address(listen),
@@ -48,7 +54,7 @@ def envoy_configuration(
             f"{' ' * 18}- {{header: {{header_name: {json.dumps(name)}}}, terminal: true}}"
             for name in label_headers
         ),
-        balance_factor=round(load_bound * 100),
+        balance_factor=min(round(load_bound * 100), _LARGEST_FACTOR),
         retries=max(1, len(workers) - 1),
         destination=DESTINATION,
         served=SERVED,
