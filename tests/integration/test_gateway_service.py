@@ -209,6 +209,20 @@ async def test_workers_join_and_leave_through_the_service_alone() -> None:
                 assert len(workers[1].seen) + len(workers[2].seen) == 30
 
 
+async def test_a_service_without_workers_is_told_of() -> None:
+    with served() as (service, _):
+        async with front([], service) as gateways:
+            process = gateways.gateways[0][1]
+            assert process.stderr is not None
+            said = (await asyncio.wait_for(process.stderr.readline(), 20)).decode()
+            assert "the service has no worker that can be used" in said
+            url = f"http://{gateways.gateways[0][0]}{CHAT}"
+            async with gateways.session.post(url, json={"messages": []}) as answer:
+                error = json.loads(await answer.read())["error"]
+            assert (answer.status, error["code"]) == (503, "no_healthy_worker")
+            assert error["message"].startswith("the service has no worker yet, and nothing was executed")
+
+
 async def test_a_dead_worker_is_out_for_the_gateway_that_met_it_and_no_request_fails() -> None:
     async with held_workers() as workers:
         for worker in workers:
