@@ -46,7 +46,12 @@ def checked_endpoint(text: str, where: str) -> str:
                 f"{where} must have no interface in its address, got {text!r}; leave out %{number.scope_id}, "
                 "and give an address that is not link-local"
             )
-        # As Envoy writes it: ::ffff:10.0.0.1, where str() has ::ffff:a00:1.
+        if number.ipv4_mapped is not None:  # Envoy's IPv6 sockets reach no IPv4
+            raise InputError(
+                f"{where} must not be an IPv4 address inside IPv6, got {text!r}; write it as "
+                f"{number.ipv4_mapped}:{int(digits)}"
+            )
+        # As Envoy writes it: ::10.0.0.1, where str() has ::a00:1.
         return f"[{inet_ntop(AF_INET6, number.packed)}]:{int(digits)}"
     return f"{number}:{int(digits)}"
 

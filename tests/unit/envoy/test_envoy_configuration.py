@@ -70,13 +70,17 @@ def test_what_is_no_numeric_address_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "written"),
     [
-        ("[::ffff:10.0.0.1]:80", "[::ffff:10.0.0.1]:80"),
-        ("[::ffff:a00:1]:80", "[::ffff:10.0.0.1]:80"),
+        ("[::a00:1]:80", "[::10.0.0.1]:80"),
         ("[FD00:0:0::2]:080", "[fd00::2]:80"),
     ],
 )
 def test_addresses_are_written_as_envoy_writes_them(text: str, written: str) -> None:
     assert checked_endpoint(text, "--worker") == written
+
+
+def test_an_ipv4_address_inside_ipv6_is_refused() -> None:
+    with pytest.raises(InputError, match=r"--worker must not be an IPv4 .*; write it as 10\.0\.0\.1:80"):
+        checked_endpoint("[::ffff:a00:1]:080", "--worker")
 
 
 def test_a_link_local_interface_is_refused() -> None:
