@@ -207,6 +207,20 @@ static_resources:
                   typed_config:
                     "@type": type.googleapis.com/envoy.extensions.load_balancing_policies.ring_hash.v3.RingHash
                     consistent_hashing_lb_config: {{hash_balance_factor: {balance_factor}}}
+    # A worker without a connection is out for 5 s. Else, as the one with the fewest requests in flight, it would
+    # draw most of them by the bound of the fallback_policy. Errors that a worker answers with put it out never.
+    outlier_detection:
+      split_external_local_origin_errors: true
+      consecutive_local_origin_failure: 1
+      interval: 1s
+      base_ejection_time: 5s
+      max_ejection_time: 5s
+      max_ejection_percent: 100
+      enforcing_consecutive_5xx: 0
+      enforcing_consecutive_gateway_failure: 0
+      enforcing_success_rate: 0
+      enforcing_local_origin_success_rate: 0
+    common_lb_config: {{healthy_panic_threshold: {{value: 0}}}}  # who is out gets nothing, however few are left
     # The defaults, 1024 requests and 3 retries at a time, are too few for a batch whose requests last minutes.
     circuit_breakers:
       thresholds:

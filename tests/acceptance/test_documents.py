@@ -63,7 +63,7 @@ def test_package_imports_point_one_way() -> None:
         "client": {"core", "batch", "recording"},
         "httpx": {"core", "client", "recording"},
         "service": {"core", "batch"},
-        "gateway": {"core", "recording"},
+        "gateway": {"core", "client", "recording"},
         "sidecar": {"core", "batch", "client", "gateway", "recording"},
         "lab": {"core", "batch", "capacity", "trajectory", "client", "recording"},
     }
