@@ -250,7 +250,9 @@ def _service_fleet(args: argparse.Namespace) -> "Callable[[], AbstractAsyncConte
             try:
                 fleet = await stack.enter_async_context(making)
             except ServiceError as error:
-                raise InputError(f"--service {args.service}: {error}") from None
+                token = "; give its token by CORESCHED_TOKEN or --token"
+                instead = token if error.code == "UNAUTHENTICATED" else ""
+                raise InputError(f"--service {args.service}: {error}{instead}") from None
             yield fleet
 
     return connected

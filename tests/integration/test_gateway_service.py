@@ -255,6 +255,20 @@ async def test_mistakes_are_named(options: list[str], said: str) -> None:
     assert len(stderr.decode().splitlines()) == 1
 
 
+@pytest.mark.parametrize("token", [None, "1" * 32])
+async def test_a_service_that_wants_another_token_is_refused_with_the_flag(
+    token: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CORESCHED_TOKEN", raising=False)
+    tokens = tmp_path / "tokens.json"
+    tokens.write_text(json.dumps([{"tenant": "a", "token": "0" * 32}]))
+    options = [f"--token={token}"] if token else []
+    with served("--tokens", str(tokens)) as (service, _):
+        await test_mistakes_are_named(
+            [f"--service={service}", *options], "give its token by CORESCHED_TOKEN or --token"
+        )
+
+
 async def test_a_worker_of_the_service_without_url_is_named_and_never_used() -> None:
     async with held_workers(1) as workers:
         workers[0].gate.set()
