@@ -18,6 +18,8 @@ from coresched_envoy.names import DESTINATION, HINT_NAMESPACE, LB_NAMESPACE, OWN
 
 _WEIGHT_STEPS = 100  # Envoy's weights are whole numbers; ours are exact to a hundredth
 
+_LARGEST_FACTOR = (1 << 32) - 1  # Envoy's field has 32 bits; so far beyond any load it is no bound either way
+
 
 def envoy_configuration(
     *,
@@ -34,10 +36,14 @@ def envoy_configuration(
     one that a request has counts. ``load_bound`` is also that of Envoy's
     own bounded ring hash, which chooses while no picker answers.
 
-    Raises InputError for a worker that is no IP:PORT: Envoy takes the picker's endpoints as addresses.
+    Raises InputError for a worker that is no IP:PORT (Envoy takes the picker's endpoints as addresses), and
+    if Envoy would listen where the picker or a worker does.
     """
     if not workers:
         raise InputError("--envoy-config needs --worker at least once, such as --worker 10.0.0.1:30000")
+    for flag, others in (("--worker", workers), ("--listen", (str(picker),))):
+        if str(listen) in others:
+            raise InputError(f"--envoy-listen must be another address than {flag}, got {listen} for both")
     endpoints = "\n".join(_endpoint(name, weight) for name, weight in workers.items())
     return _TEMPLATE.format(
         listen=_address(listen),
@@ -48,7 +54,7 @@ def envoy_configuration(
             f"{' ' * 18}- {{header: {{header_name: {json.dumps(name)}}}, terminal: true}}"
             for name in label_headers
         ),
-        balance_factor=round(load_bound * 100),
+        balance_factor=min(round(load_bound * 100), _LARGEST_FACTOR),
         retries=max(1, len(workers) - 1),
         destination=DESTINATION,
         served=SERVED,
@@ -201,6 +207,20 @@ static_resources:
                   typed_config:
                     "@type": type.googleapis.com/envoy.extensions.load_balancing_policies.ring_hash.v3.RingHash
                     consistent_hashing_lb_config: {{hash_balance_factor: {balance_factor}}}
+    # A worker without a connection is out for 5 s. Else, as the one with the fewest requests in flight, it would
+    # draw most of them by the bound of the fallback_policy. Errors that a worker answers with put it out never.
+    outlier_detection:
+      split_external_local_origin_errors: true
+      consecutive_local_origin_failure: 1
+      interval: 1s
+      base_ejection_time: 5s
+      max_ejection_time: 5s
+      max_ejection_percent: 100
+      enforcing_consecutive_5xx: 0
+      enforcing_consecutive_gateway_failure: 0
+      enforcing_success_rate: 0
+      enforcing_local_origin_success_rate: 0
+    common_lb_config: {{healthy_panic_threshold: {{value: 0}}}}  # who is out gets nothing, however few are left
     # The defaults, 1024 requests and 3 retries at a time, are too few for a batch whose requests last minutes.
     circuit_breakers:
       thresholds:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
+from socket import AF_INET6, inet_ntop
 
 from yarl import URL
 
@@ -36,9 +37,23 @@ def checked_endpoint(text: str, where: str) -> str:
             raise ValueError
     except ValueError:
         raise InputError(
-            f"{where} must be IP:PORT or [IPV6]:PORT, such as 10.0.0.1:30000, got {text!r}"
+            f"{where} must be IP:PORT or [IPV6]:PORT, with a port from 1 to 65535, such as 10.0.0.1:30000, "
+            f"got {text!r}"
         ) from None
-    return f"[{number}]:{int(digits)}" if bracketed else f"{number}:{int(digits)}"
+    if isinstance(number, IPv6Address):
+        if number.scope_id is not None:  # Envoy has the interface's number there, by which it is not found
+            raise InputError(
+                f"{where} must have no interface in its address, got {text!r}; leave out %{number.scope_id}, "
+                "and give an address that is not link-local"
+            )
+        if number.ipv4_mapped is not None:  # Envoy's IPv6 sockets reach no IPv4
+            raise InputError(
+                f"{where} must not be an IPv4 address inside IPv6, got {text!r}; write it as "
+                f"{number.ipv4_mapped}:{int(digits)}"
+            )
+        # As Envoy writes it: ::10.0.0.1, where str() has ::a00:1.
+        return f"[{inet_ntop(AF_INET6, number.packed)}]:{int(digits)}"
+    return f"{number}:{int(digits)}"
 
 
 def checked_endpoints(given: Iterable[tuple[str, float]], where: str) -> dict[str, float]:

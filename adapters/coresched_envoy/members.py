@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from coresched_envoy.endpoints import Endpoint, checked_endpoints
 
 _logger = logging.getLogger("coresched.epp")
 
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 0.5
 _LARGEST_FILE_BYTES = 1 << 20
 
 
@@ -26,17 +27,20 @@ class WorkersFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: object = None
+        self._last: object = None
 
     def read(self) -> dict[str, float]:
         """Weights by endpoint. Raises InputError, naming the line."""
         where = f"--workers-file {self._path}"
         try:
-            self._seen = self._state()
+            self._seen = self._last = self._state()
+            if not stat.S_ISREG(self._path.stat().st_mode):  # a pipe would keep us waiting
+                raise InputError(f"{where} must be a regular file, which can be read again")
             with self._path.open("rb") as file:
                 data = file.read(_LARGEST_FILE_BYTES + 1)
             if len(data) > _LARGEST_FILE_BYTES:
                 raise InputError(f"{where} must have at most 1 MiB, such as a line IP:PORT for each worker")
-            text = data.decode()
+            text = data.decode("utf-8-sig")
         except OSError as error:
             raise InputError(f"{where} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
@@ -56,18 +60,22 @@ class WorkersFile:
         return checked_endpoints(given, where)
 
     def changed(self) -> bool:
-        """Whether it is another one than was read last, by its inode, size and time of change."""
-        try:
-            return self._state() != self._seen
-        except OSError:
-            return self._seen is not None
+        """Whether it is another one than was read last, by its inode, size and time of change.
+
+        Not yet if it is another one than at the call before: it may be in the midst of being written.
+        """
+        before, self._last = self._last, self._present()
+        return self._last != self._seen and self._last == before
 
     def missed(self) -> None:
         """It could not be read as it is now; the next change counts."""
+        self._seen = self._present()
+
+    def _present(self) -> object:
         try:
-            self._seen = self._state()
+            return self._state()
         except OSError:
-            self._seen = None
+            return None
 
     def _state(self) -> tuple[int, int, int]:
         found = self._path.stat()
@@ -105,6 +113,8 @@ class Members:
     async def _read_again(self, file: WorkersFile) -> None:
         try:
             wanted = joined(self._given, file.read())
+            for name, weight in wanted.items():
+                self._check(name, weight)
         except InputError as error:
             file.missed()
             line = f"{error}; the workers stay as they are"
@@ -112,8 +122,16 @@ class Members:
             return
         await self.become(wanted)
 
+    def _check(self, name: str, weight: float) -> None:
+        """Before anybody is removed. Raises InputError for a weight that the fleet would refuse."""
+        try:
+            self._fleet.check_weight(weight)
+        except ValueError as error:
+            raise InputError(f"--workers-file, worker {name}: {error}") from None
+
     async def become(self, wanted: Mapping[str, float]) -> None:
         """Remove who is not wanted, or with another weight; add who is, each after its first health check."""
+        before = {worker.name for worker in self._fleet.workers}
         removed = [worker for worker in self._fleet.workers if wanted.get(worker.name) != worker.weight]
         staying = {worker.name for worker in self._fleet.workers} - {worker.name for worker in removed}
         added = [Endpoint(name, weight) for name, weight in wanted.items() if name not in staying]
@@ -125,15 +143,14 @@ class Members:
                 line = f"worker {worker.name} is removed, {worker.in_flight} requests in flight"
                 event(_logger, logging.INFO, "worker_removed", line, worker=worker.name)
         for fresh in added:
-            try:
-                self._fleet.add(fresh)
-            except ValueError as error:
-                line = f"worker {fresh.name} cannot be added: {error}"
-                event(_logger, logging.ERROR, "worker_refused", line, worker=fresh.name)
-                continue
+            self._fleet.add(fresh)
             self._watching[fresh.name] = self._watch(fresh.name)
-            line = f"worker {fresh.name} is added"
-            event(_logger, logging.INFO, "worker_added", line, worker=fresh.name)
+            if fresh.name in before:
+                line = f"worker {fresh.name} has another weight, {fresh.weight:g}"
+                event(_logger, logging.INFO, "worker_weight", line, worker=fresh.name)
+            else:
+                line = f"worker {fresh.name} is added"
+                event(_logger, logging.INFO, "worker_added", line, worker=fresh.name)
 
 
 def joined(given: Mapping[str, float], read: Mapping[str, float]) -> dict[str, float]:

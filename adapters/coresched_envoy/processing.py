@@ -57,13 +57,20 @@ class Services:
 
     async def _process(self, _: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         flight: Flight | None = None
-        echo_request = echo_response = False
+        begun = echo_request = echo_response = False
         self.open_streams += 1
         try:
             while (data := await context.read()) is not grpc.aio.EOF:
                 request = ProcessingRequest.FromString(data)
                 kind = request.WhichOneof("request")
                 if kind == "request_headers":
+                    if begun:  # its count would be lost
+                        await context.abort(
+                            grpc.StatusCode.INVALID_ARGUMENT,
+                            "request_headers must come once on a stream, got them again; open one for each "
+                            "request",
+                        )
+                    begun = True
                     echo_request, echo_response = wants_bodies_back(request)
                     try:
                         flight, answer = self._picker.pick(request, context.peer())

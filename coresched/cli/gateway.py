@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+DEFAULT_SERVICE_WAIT_S = 5.0
+
 
 def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     parser = add_command(
@@ -67,10 +69,9 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
     parser.add_argument(
         "--service-wait-s",
         type=number(above=0),
-        default=5.0,
         metavar="S",
         help="seconds that a request waits for a service that does not answer, before it is answered 503 "
-        "(default %(default)g)",
+        f"(default {DEFAULT_SERVICE_WAIT_S:g})",
     )
     add_credential_options(parser, "token of the service")
     add_metrics(parser, shows="the URLs of workers")
@@ -199,9 +200,11 @@ def _fleet(args: argparse.Namespace) -> "Callable[[], AbstractAsyncContextManage
     from coresched.gateway.fleet import Fleet
     from coresched.gateway.workers import checked_workers, worker_at
 
-    for name in ("token", "ca", "certificate", "key"):
-        if getattr(args, name) is not None:
+    for name in ("service-wait-s", "token", "ca", "certificate", "key"):
+        if getattr(args, name.replace("-", "_")) is not None:
             raise InputError(f"--{name} is for a service; add --service HOST:PORT, or leave it out")
+    if not args.workers:
+        raise InputError("--worker or --service must be given, such as --worker http://127.0.0.1:30000")
     check_routing(args)
     workers = checked_workers([worker_at(url, weight) for url, weight in args.workers])
     try:
@@ -238,7 +241,7 @@ def _service_fleet(args: argparse.Namespace) -> "Callable[[], AbstractAsyncConte
     async def connected() -> "AsyncIterator[Members]":
         making = service_fleet(
             connection,
-            wait_s=args.service_wait_s,
+            wait_s=args.service_wait_s or DEFAULT_SERVICE_WAIT_S,
             failures_to_out=args.health_failures,
             notify=_notify,
             tell=_tell,
@@ -247,7 +250,9 @@ def _service_fleet(args: argparse.Namespace) -> "Callable[[], AbstractAsyncConte
             try:
                 fleet = await stack.enter_async_context(making)
             except ServiceError as error:
-                raise InputError(f"--service {args.service}: {error}") from None
+                token = "; give its token by CORESCHED_TOKEN or --token"
+                instead = token if error.code == "UNAUTHENTICATED" else ""
+                raise InputError(f"--service {args.service}: {error}{instead}") from None
             yield fleet
 
     return connected

@@ -7,7 +7,7 @@ from functools import partial
 from time import perf_counter
 
 from coresched.core.routers import RouterName, make_router
-from coresched.core.shares import check_share
+from coresched.core.shares import LARGEST_WEIGHT, check_share
 from coresched.gateway.members import Imbalance, Members, NoWorkerError, Placed
 from coresched.gateway.workers import Worker
 
@@ -117,6 +117,12 @@ class Fleet(Members):
     def get(self, name: str) -> Worker | None:
         """The worker of this name that takes part, healthy or not."""
         return self._by_name.get(name)
+
+    def check_weight(self, weight: float) -> None:
+        """Raises ValueError for a weight that no worker may have."""
+        check_share(weight, self._virtual_nodes)
+        if not 0 < weight <= LARGEST_WEIGHT:
+            raise ValueError(f"weight must be above 0, at most {LARGEST_WEIGHT}, got {weight:g}")
 
     def add(self, worker: Worker) -> Worker:
         """One more worker takes part; only labels whose home it becomes move.

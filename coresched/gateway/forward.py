@@ -84,11 +84,12 @@ class Forwarder:
 
     def refuse_without_worker(self) -> NoReturn:
         """Raise the RefusedError (503) of a call that reached no worker."""
+        count = len(self.fleet.workers)
         raise RefusedError(
             503,
             "no_healthy_worker",
-            f"none of the {len(self.fleet.workers)} workers can be reached, and nothing was executed; "
-            f"try again in {self._retry_after_s} s",
+            f"{f'none of the {count} workers can be reached' if count else 'the service has no worker yet'}, "
+            f"and nothing was executed; try again in {self._retry_after_s} s",
             retry_after_s=self._retry_after_s,
         )
 

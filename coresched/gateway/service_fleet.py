@@ -188,6 +188,8 @@ async def service_fleet(
     async with routing(connection, wait_s=wait_s) as router:
         fleet = ServiceFleet(router, failures_to_out=failures_to_out, notify=notify, tell=tell)
         await _first_look(fleet, wait_s)
+        if not fleet.workers:
+            tell(False, "the service has no worker that can be used; requests get 503 until it has one")
         following = asyncio.create_task(fleet.follow())
         try:
             yield fleet

@@ -135,8 +135,8 @@ async def test_no_ready_worker_is_503_and_a_full_one_gets_nothing_more() -> None
         body = json.loads(refused.answer.immediate_response.body)
         assert body["error"]["code"] == "too_many_in_flight"
         await refused.end()
-        for behind in workers:
-            behind.health = 503  # so that the check, which is due now, does not bring it back
+        for fake in workers:
+            fake.health = 500  # else the check that follows may bring it back
         for worker in started.picker.fleet.workers:
             started.picker.fleet.unreachable(worker, "refused")
         assert (await envoy.labelled("hot")).refused == 503
@@ -194,6 +194,22 @@ async def test_a_message_that_cannot_be_read_ends_its_stream_alone() -> None:
         await call.write(b"\xff\xff")
         assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert (await envoy.labelled("a")).refused == 0
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_a_second_request_on_a_stream_is_refused_and_counts_nothing(refused: bool) -> None:
+    async with (
+        picker(FakeWorker(), log_wait_s=0.01) as started,
+        EnvoySide(started.address) as envoy,
+    ):
+        asked = await envoy.labelled("" if refused else "a")
+        again = ProcessingRequest()
+        again.request_headers.SetInParent()
+        await asked.call.write(again)
+        assert await asked.call.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "request_headers must come once on a stream" in await asked.call.details()
+        await until(lambda: len(started.picker.flights) == 0)
+        assert set(started.picker.fleet.in_flight().values()) == {0}
 
 
 async def test_health_says_whether_there_is_a_worker() -> None:
@@ -254,3 +270,28 @@ async def test_workers_come_and_go_with_the_file(tmp_path: Path, caplog: pytest.
         await until(lambda: len(fleet.workers) == 2)
         assert fleet.in_flight()[name] == 0
     await more.kill()
+
+
+async def test_a_file_with_a_weight_that_is_too_big_changes_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    one, another = FakeWorker(), FakeWorker()
+    await one.start()
+    await another.start()
+    names = [f"127.0.0.1:{worker.port}" for worker in (one, another)]
+    path = tmp_path / "workers"
+    path.write_text("")
+    file = WorkersFile(path)
+    file.read()
+    async with picker(file=file) as started:
+        fleet = started.picker.fleet
+        path.write_text(f"{names[0]}\n")
+        await until(lambda: len(fleet.workers) == 1)
+        path.write_text(f"{names[0]}=1001\n{names[1]}\n")
+        await until(lambda: "weight must be above 0, at most 1000, got 1001" in caplog.text)
+        assert [(worker.name, worker.weight) for worker in fleet.workers] == [(names[0], 1)]
+        path.write_text(f"{names[0]}=2\n")
+        await until(lambda: "has another weight, 2" in caplog.text)
+    await one.kill()
+    await another.kill()

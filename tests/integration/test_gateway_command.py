@@ -166,7 +166,11 @@ async def test_what_happens_to_workers_is_said() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "--worker must be given at least once"),
+        ([], "--worker or --service must be given"),
+        (
+            ["--worker", "http://w", "--service-wait-s", "3"],
+            "--service-wait-s is for a service; add --service",
+        ),
         (["--worker", "w0"], "--worker must be a base URL"),
         (["--worker", "http://w:1?x=1"], "got 'http://w:1?x=1', which has a query"),
         (["--worker", "http://w=1e9"], "weight of 'http://w' must be at most 1000, got 1000000000.0"),

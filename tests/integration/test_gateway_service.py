@@ -209,6 +209,20 @@ async def test_workers_join_and_leave_through_the_service_alone() -> None:
                 assert len(workers[1].seen) + len(workers[2].seen) == 30
 
 
+async def test_a_service_without_workers_is_told_of() -> None:
+    with served() as (service, _):
+        async with front([], service) as gateways:
+            process = gateways.gateways[0][1]
+            assert process.stderr is not None
+            said = (await asyncio.wait_for(process.stderr.readline(), 20)).decode()
+            assert "the service has no worker that can be used" in said
+            url = f"http://{gateways.gateways[0][0]}{CHAT}"
+            async with gateways.session.post(url, json={"messages": []}) as answer:
+                error = json.loads(await answer.read())["error"]
+            assert (answer.status, error["code"]) == (503, "no_healthy_worker")
+            assert error["message"].startswith("the service has no worker yet, and nothing was executed")
+
+
 async def test_a_dead_worker_is_out_for_the_gateway_that_met_it_and_no_request_fails() -> None:
     async with held_workers() as workers:
         for worker in workers:
@@ -239,6 +253,20 @@ async def test_mistakes_are_named(options: list[str], said: str) -> None:
     assert process.returncode == 2
     assert said in stderr.decode()
     assert len(stderr.decode().splitlines()) == 1
+
+
+@pytest.mark.parametrize("token", [None, "1" * 32])
+async def test_a_service_that_wants_another_token_is_refused_with_the_flag(
+    token: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CORESCHED_TOKEN", raising=False)
+    tokens = tmp_path / "tokens.json"
+    tokens.write_text(json.dumps([{"tenant": "a", "token": "0" * 32}]))
+    options = [f"--token={token}"] if token else []
+    with served("--tokens", str(tokens)) as (service, _):
+        await test_mistakes_are_named(
+            [f"--service={service}", *options], "give its token by CORESCHED_TOKEN or --token"
+        )
 
 
 async def test_a_worker_of_the_service_without_url_is_named_and_never_used() -> None:

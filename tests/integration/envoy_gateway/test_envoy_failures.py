@@ -164,6 +164,17 @@ async def test_while_the_picker_is_dead_envoy_chooses_itself() -> None:
             await again.reaches(router.loads())
 
 
+async def test_while_a_worker_is_dead_too_envoy_chooses_among_the_others(workers: list[Workers]) -> None:
+    names = named(workers)
+    with Picker(names) as picker, Envoy(picker.address, names) as envoy:
+        async with load(envoy.port) as done:
+            await more(done)
+            picker.kill()
+            await more(done)
+            workers[0].kill()
+            await more(done, 1000)
+
+
 async def test_what_a_picker_that_hangs_did_not_answer_in_time_is_not_in_flight() -> None:
     with (
         Workers(3) as workers,

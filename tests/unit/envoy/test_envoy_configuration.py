@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from coresched_envoy.configuration import address, envoy_configuration, picker_address
+from coresched_envoy.endpoints import checked_endpoint
 
 from coresched.cli.main import main
 from coresched.errors import InputError
@@ -12,13 +13,15 @@ from coresched.listen import TcpAddress, UnixAddress
 PICKER = TcpAddress("10.0.0.9", 9002)
 
 
-def configuration(workers: dict[str, float], picker: TcpAddress | UnixAddress = PICKER) -> str:
+def configuration(
+    workers: dict[str, float], picker: TcpAddress | UnixAddress = PICKER, load_bound: float = 1.25
+) -> str:
     return envoy_configuration(
         listen=TcpAddress("0.0.0.0", 8080),
         picker=picker,
         workers=workers,
         label_headers=["x-smg-routing-key", "x-session-id"],
-        load_bound=1.25,
+        load_bound=load_bound,
     )
 
 
@@ -62,6 +65,42 @@ def test_what_is_no_numeric_address_is_refused(text: str) -> None:
     assert repr(text) in str(refused.value)
     with pytest.raises(InputError, match="--worker must be IP:PORT"):
         configuration({text: 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("[::a00:1]:80", "[::10.0.0.1]:80"),
+        ("[FD00:0:0::2]:080", "[fd00::2]:80"),
+    ],
+)
+def test_addresses_are_written_as_envoy_writes_them(text: str, written: str) -> None:
+    assert checked_endpoint(text, "--worker") == written
+
+
+def test_an_ipv4_address_inside_ipv6_is_refused() -> None:
+    with pytest.raises(InputError, match=r"--worker must not be an IPv4 .*; write it as 10\.0\.0\.1:80"):
+        checked_endpoint("[::ffff:a00:1]:080", "--worker")
+
+
+def test_a_link_local_interface_is_refused() -> None:
+    with pytest.raises(InputError, match=r"--worker must have no interface in .*leave out %eth0"):
+        checked_endpoint("[fe80::1%eth0]:80", "--worker")
+
+
+def test_a_bound_beyond_envoys_numbers_is_its_largest() -> None:
+    assert "hash_balance_factor: 4294967295}" in configuration({"10.0.0.1:80": 1}, load_bound=1e9)
+
+
+def test_envoy_does_not_listen_where_another_does() -> None:
+    for flag, worker, picker in (
+        ("--worker", "0.0.0.0:8080", PICKER),
+        ("--listen", "10.0.0.1:80", TcpAddress("0.0.0.0", 8080)),
+    ):
+        with pytest.raises(
+            InputError, match=f"--envoy-listen must be another address than {flag}, got 0.0.0.0"
+        ):
+            configuration({worker: 1}, picker)
 
 
 def test_a_relative_socket_and_no_worker_are_refused() -> None:
