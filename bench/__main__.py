@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from bench import capacity, gateway, overhead, replay, service, simulator
+from bench import authority, capacity, gateway, overhead, replay, service, simulator
 from bench.advised import command as advised
 from bench.better import command as better
 from bench.chaos import parser as chaos
@@ -34,6 +34,7 @@ def build_parser() -> CommandParser:
         simulator,
         service,
         gateway,
+        authority,
         capacity,
         paper,
         coalescing,
