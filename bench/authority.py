@@ -46,7 +46,8 @@ def add_parser(commands: argparse._SubParsersAction[CommandParser]) -> None:
         "authority",
         summary="coresched gateway --service beside one with its own count",
         description="Put the same load on a gateway with its own count and on one that asks `coresched\n"
-        "serve` for each worker; and time the decision alone, one and 32 at a time on one stream. Linux only.",
+        "serve` for each worker; and time the decision alone, one and 32 at a time on one stream.\n"
+        "Linux only.",
         example="python -m bench authority --quick",
     )
     parser.add_argument(

@@ -46,7 +46,7 @@ class Fleet(Members):
         weights = {worker.name: worker.weight for worker in workers}
         self._router = make_router(router, weights, load_bound, virtual_nodes)
 
-    async def choose(self, label: str, failed: Sequence[Worker] = ()) -> Placed:
+    async def place(self, label: str, failed: Sequence[Worker] = ()) -> Placed:
         """As `route`, which does not wait."""
         worker = self.route(label, failed)
         return Placed(worker, partial(self.release, worker))

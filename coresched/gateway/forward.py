@@ -96,7 +96,7 @@ class Forwarder:
         try:
             if call.label is None:
                 return Placed(self.fleet.first(failed), _nothing_counted)
-            return await self.fleet.choose(call.label, failed)
+            return await self.fleet.place(call.label, failed)
         except NoWorkerError:
             self.refuse_without_worker()
         except RouterAwayError as error:

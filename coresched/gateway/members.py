@@ -68,7 +68,7 @@ class Members(ABC):
         self._out: tuple[str, ...] = ()
 
     @abstractmethod
-    async def choose(self, label: str, failed: Sequence[Worker] = ()) -> Placed:
+    async def place(self, label: str, failed: Sequence[Worker] = ()) -> Placed:
         """The worker for a request of this label, in flight there until the end.
 
         `failed`: workers that this request could not reach. Raises NoWorkerError, RouterAwayError, and

@@ -58,8 +58,8 @@ class ServiceFleet(Members):
         self._change = asyncio.Event()
         self._answers = True
 
-    async def choose(self, label: str, failed: Sequence[Worker] = ()) -> Placed:
-        """As Members.choose; the choice is the service's."""
+    async def place(self, label: str, failed: Sequence[Worker] = ()) -> Placed:
+        """As Members.place; the choice is the service's."""
         began = self._clock()
         for _ in range(_TRIES):
             flight = await self._flight(label, failed)
