@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from bench import aibrix, capacity, gateway, overhead, replay, service, simulator, smg
+from bench import aibrix, authority, capacity, gateway, overhead, replay, service, simulator, smg
 from bench.advised import command as advised
 from bench.better import command as better
 from bench.chaos import parser as chaos
@@ -38,6 +38,7 @@ def build_parser() -> CommandParser:
         gateway,
         aibrix,
         smg,
+        authority,
         capacity,
         paper,
         coalescing,
