@@ -65,7 +65,9 @@ def rows_of(router: str, calls: int) -> list[dict[str, Any]]:
     from bench.ray_serve.held import new_gate
 
     gate = new_gate()
-    name = router.replace(" ", "-")  # of its own: a process keeps the first router of a deployment's name
+    name = router.replace(",", "").replace(
+        " ", "-"
+    )  # of its own: a process keeps the first router of a deployment's name
     handle = serve.run(deployment_behind(router).bind(gate), name=name, route_prefix=None)
     core = core_of(router)
     rows: list[dict[str, Any]] = [held(handle, gate, case, core) for case in names.CASES]
@@ -82,6 +84,8 @@ def deployment_behind(router: str) -> Any:
         return held_deployment(None)
     if router == names.CONSISTENT_HASH:
         return held_deployment(CONSISTENT_HASHING)
+    if router == names.LBCH_SLACK:
+        return held_deployment(LOAD_BOUNDED, load_bound=LOAD_BOUND, router=names.LBCH, slack=1)
     return held_deployment(LOAD_BOUNDED, load_bound=LOAD_BOUND, router=router)
 
 
@@ -119,7 +123,10 @@ def core_of(router: str) -> LoadBoundedRouter | None:
     """What this process follows LBCH in Serve with; the other's choice between equals has a history."""
     from bench.ray_serve.held import REPLICAS
 
-    return LoadBoundedRouter(map(slot_name, range(REPLICAS)), LOAD_BOUND) if router == names.LBCH else None
+    slack = {names.LBCH: 0, names.LBCH_SLACK: 1}.get(router)
+    if slack is None:
+        return None
+    return LoadBoundedRouter(map(slot_name, range(REPLICAS)), LOAD_BOUND, slack=slack)
 
 
 def turns(handle: Any) -> dict[str, Any]:
