@@ -164,10 +164,12 @@ def checked_terms(
     slack: int,
     virtual_nodes: int = DEFAULT_VIRTUAL_NODES,
 ) -> Terms:
-    """Raises what the router raises for its options, and InputError for a journal that is no path."""
+    """Raises what the router raises for its options, TypeError or InputError for what is no journal."""
     from coresched.service.table import RoutingTable
 
     RoutingTable(workers, router=router, load_bound=load_bound, virtual_nodes=virtual_nodes, slack=slack)
+    if not (journal is None or isinstance(journal, (str, os.PathLike))):
+        raise TypeError(f"journal must be the name of a file or None, got {journal!r}")
     path = None if journal is None else os.path.abspath(os.fspath(journal))
     if path is not None and not os.path.basename(path):
         raise InputError(f"journal must be the name of a file or None, got {journal!r}")

@@ -138,6 +138,7 @@ def connect(
     Raises as `coresched.connect` does, InputError if there is no such coordinator, ConnectionError if Ray is
     not connected.
     """
+    _refuse_routing(options)
     return coresched.connect(coordinator(name, namespace=namespace), **options)
 
 
@@ -145,6 +146,7 @@ def connect_blocking(
     name: str, *, namespace: str | None = None, **options: Unpack[BatchOptions]
 ) -> blocking_batch.RemoteBatch:
     """The same as `connect`, for threads: `with connect_blocking(...) as batch`."""
+    _refuse_routing(options)
     return sync.connect(coordinator(name, namespace=namespace), **options)
 
 
@@ -182,6 +184,15 @@ class _Coordinator(Lookup):
         except InputError as error:
             raise ConnectionError(str(error)) from None
         return Connection(target=place.target, token=place.token, ca=place.certificate)
+
+
+def _refuse_routing(options: Mapping[str, object]) -> None:
+    for name in ("workers", "load_bound", "slack", "router"):
+        if name in options:
+            raise TypeError(
+                f"{name} must be given to the coordinator, by start_coordinator({name}=...), not to connect; "
+                "leave it out"
+            )
 
 
 def _check_connected() -> None:

@@ -184,6 +184,7 @@ def mistakes() -> dict[str, Any]:
         ),
         "workers": refusal(lambda: connect("elsewhere", workers=["w"], **there)),
         "journal": refusal(lambda: start_coordinator("bad", journal="/nowhere/at-all/journal")),
+        "journal's type": refusal(lambda: start_coordinator("bad", journal=3)),  # type: ignore[arg-type]
         "load bound": refusal(lambda: start_coordinator("bad", journal=None, load_bound=0.5)),
         "stop": refusal(lambda: stop_coordinator("nobody")),
     }

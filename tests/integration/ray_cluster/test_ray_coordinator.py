@@ -101,7 +101,11 @@ def test_mistakes_are_named_with_their_fix(results: dict[str, Any]) -> None:
     )
     assert mistakes["its namespace"] == "none"
     assert mistakes["bad option"] == "ValueError: sample_concurrency must be at least 1, got 0"
-    assert mistakes["workers"].startswith("TypeError: workers must be given to the service")
+    assert mistakes["workers"] == (
+        "TypeError: workers must be given to the coordinator, by start_coordinator(workers=...), not to "
+        "connect; leave it out"
+    )
+    assert mistakes["journal's type"] == "TypeError: journal must be the name of a file or None, got 3"
     assert mistakes["journal"] == (
         "InputError: coordinator 'bad' cannot start: journal '/nowhere/at-all/journal' is in "
         "'/nowhere/at-all', which is no directory; create it first"
