@@ -23,7 +23,7 @@ pytestmark = [
         (TcpAddress("::", 80), "[::1]:9002", {"[fd00::1]:30000": 0.001, "10.0.0.1:1": 1000.0}, 1.0),
         (
             TcpAddress("127.0.0.1", 8080),
-            "unix:/tmp/with 'quotes': \"and\" {braces}",
+            "unix:/run/with 'quotes': \"and\" {braces}",
             {"10.0.0.1:1": 2.5},
             300.0,
         ),
