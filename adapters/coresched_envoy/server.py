@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from coresched.gateway.workers import Worker
 from coresched.http_server import remove_socket
 from coresched.listen import TcpAddress, UnixAddress
 from coresched.logs import event
+from coresched.stopping import stop_signals
 from coresched_envoy.flights import Flights
 from coresched_envoy.members import Members, WorkersFile
 from coresched_envoy.picker import Picker
@@ -194,13 +194,7 @@ async def serve(
         url = None
         if metrics is not None:
             url = await ends.enter_async_context(_metrics_endpoint(picker, metrics))
-        first, second = asyncio.Event(), asyncio.Event()
-
-        def stop() -> None:
-            (second if first.is_set() else first).set()
-
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, stop)
+        first, second = stop_signals()
         announce(picker.address)
         if url is not None:
             announce_metrics(url)

@@ -10,6 +10,7 @@ from pathlib import Path
 from coresched.cli.parser import CommandParser, add_command, count, number, weighted
 from coresched.cli.server_options import (
     add_grace,
+    add_health,
     add_listen,
     add_logging,
     add_metrics,
@@ -83,8 +84,6 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
             "seconds that the line of a request in Envoy's access log may take once it is due",
         ),
         ("--longest-s", 3600.0, "seconds after which a streamed request whose line was lost counts no more"),
-        ("--health-interval-s", 5.0, "seconds between two GET /health on a worker"),
-        ("--health-timeout-s", 5.0, "seconds that a worker may take to answer one"),
     ):
         parser.add_argument(
             name,
@@ -93,13 +92,7 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
             metavar="S",
             help=f"{text} (default %(default)g)",
         )
-    parser.add_argument(
-        "--health-failures",
-        type=count,
-        default=3,
-        metavar="N",
-        help="failures in a row after which a worker is out (default %(default)s)",
-    )
+    add_health(parser)
     parser.add_argument(
         "--envoy-config",
         action="store_true",

@@ -8,9 +8,10 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TYPE_CHECKING
 
 from coresched.cli.connection import add_credential_options, connection_of, flags_named
-from coresched.cli.parser import CommandParser, add_command, count, number, weighted
+from coresched.cli.parser import CommandParser, add_command, number, weighted
 from coresched.cli.server_options import (
     add_grace,
+    add_health,
     add_listen,
     add_logging,
     add_metrics,
@@ -91,25 +92,14 @@ def add_parser(commands: "argparse._SubParsersAction[CommandParser]") -> None:
         metavar="MIB",
         help="largest request body (default %(default)g)",
     )
-    for name, default, text in (
-        ("--connect-timeout-s", 5.0, "seconds to connect to a worker; there is no limit to its answer"),
-        ("--health-interval-s", 5.0, "seconds between two GET /health on a worker"),
-        ("--health-timeout-s", 5.0, "seconds that a worker may take to answer one"),
-    ):
-        parser.add_argument(
-            name,
-            type=number(above=0),
-            default=default,
-            metavar="S",
-            help=f"{text} (default %(default)g)",
-        )
     parser.add_argument(
-        "--health-failures",
-        type=count,
-        default=3,
-        metavar="N",
-        help="failures in a row after which a worker is out (default %(default)s)",
+        "--connect-timeout-s",
+        type=number(above=0),
+        default=5.0,
+        metavar="S",
+        help="seconds to connect to a worker; there is no limit to its answer (default %(default)g)",
     )
+    add_health(parser)
     parser.add_argument(
         "--record",
         metavar="FOLDER",

@@ -93,6 +93,24 @@ def refuse_routing(args: argparse.Namespace, instead: str) -> None:
             raise InputError(f"{option} chooses among several --worker; leave it out with {instead}")
 
 
+def add_health(parser: CommandParser) -> None:
+    """How a server's own checks of its workers go."""
+    for name, text in (
+        ("--health-interval-s", "seconds between two GET /health on a worker"),
+        ("--health-timeout-s", "seconds that a worker may take to answer one"),
+    ):
+        parser.add_argument(
+            name, type=number(above=0), default=5.0, metavar="S", help=f"{text} (default %(default)g)"
+        )
+    parser.add_argument(
+        "--health-failures",
+        type=count,
+        default=3,
+        metavar="N",
+        help="failures in a row after which a worker is out (default %(default)s)",
+    )
+
+
 def add_grace(parser: CommandParser, *, what: str) -> None:
     parser.add_argument(
         "--grace-s",

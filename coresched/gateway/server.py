@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import resource
-import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from coresched.gateway.traffic import Traffic
 from coresched.http_server import Connection, listen, remove_socket
 from coresched.listen import TcpAddress, UnixAddress
 from coresched.recording.requests import RequestRecord
+from coresched.stopping import stop_signals
 
 _MOST_DESCRIPTORS = 65536
 
@@ -142,13 +142,7 @@ async def serve(
         url = None
         if metrics is not None:
             url = await ends.enter_async_context(_metrics_endpoint(fleet, gateway.traffic, metrics))
-        first, second = asyncio.Event(), asyncio.Event()
-
-        def stop() -> None:
-            (second if first.is_set() else first).set()
-
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, stop)
+        first, second = stop_signals()
         announce(gateway.address)
         if url is not None:
             announce_metrics(url)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from coresched.sidecar.terms import CallGivenUpError, Terms, TrajectoryEndedErro
 from coresched.sidecar.tools import ToolSide
 from coresched.sidecar.trajectories import Trajectories
 from coresched.sidecar.upstream import RETRY_AFTER_S, OneServer, Upstream, upstream_session
+from coresched.stopping import stop_signals
 
 HEALTH_INTERVAL_S = 5.0
 
@@ -232,13 +232,7 @@ async def serve(
         if metrics is not None:
             collect = SidecarCollector(sidecar.trajectories).collect
             url = await ends.enter_async_context(metrics_endpoint(metrics, collect))
-        first, second = asyncio.Event(), asyncio.Event()
-
-        def stop() -> None:
-            (second if first.is_set() else first).set()
-
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, stop)
+        first, second = stop_signals()
         announce(sidecar.address)
         if url is not None:
             announce_metrics(url)
