@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+from contextlib import suppress
 
 import pytest
 from served import served
@@ -145,3 +146,58 @@ async def test_refusals_are_told_apart() -> None:
             with pytest.raises(ValueError, match="label"):
                 await router.route("")
             await counted(router, NOTHING)
+
+
+class Wire:
+    """A TCP relay to a service whose two sides are cut one by one."""
+
+    def __init__(self, to: str) -> None:
+        host, port = to.rsplit(":", 1)
+        self._to = (host, int(port))
+        self._relays: list[asyncio.Task[None]] = []
+        self.clients: list[asyncio.StreamWriter] = []
+        self.services: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> str:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for relay in self._relays:
+            relay.cancel()
+        for writer in (*self.clients, *self.services):
+            writer.transport.abort()
+
+    async def _connected(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        from_service, service = await asyncio.open_connection(*self._to)
+        self.clients.append(client)
+        self.services.append(service)
+        for source, sink in ((reader, service), (from_service, client)):
+            self._relays.append(asyncio.create_task(self._relay(source, sink)))
+
+    @staticmethod
+    async def _relay(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(65536):
+                sink.write(data)
+
+
+async def test_a_broken_stream_counts_twice_until_the_service_knows_and_then_exactly() -> None:
+    with served(*OPTIONS) as (address, _):
+        wire = Wire(address)
+        async with (
+            wire as relay,
+            routing(Connection(target=address)) as watch,
+            routing(Connection(target=relay)) as router,
+        ):
+            flights = [await router.route(f"k{n}") for n in range(30)]
+            once = await watch.loads()
+            assert sum(once.values()) == 30
+            wire.clients[0].transport.abort()  # the service still has its side of the old connection
+            await counted(watch, {worker: 2 * load for worker, load in once.items()})
+            wire.services[0].transport.abort()
+            await counted(watch, once)
+            for flight in flights:
+                flight.end()
+            await counted(watch, NOTHING)
