@@ -1,4 +1,4 @@
-"""Whether the installed harnesses have what their adapters enter; found out in processes that load them."""
+"""Whether harnesses, and Ray, have what their adapters enter; found out in processes that load them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ TIMEOUT_S = 300.0
 
 
 def harness_fits() -> tuple[Fit, ...]:
-    """The adapters of harnesses. No harness is loaded for that."""
+    """The adapters of harnesses, and Ray's. None of these is loaded for that."""
     from coresched_bfcl.compatibility import FIT as BFCL
     from coresched_inspect.compatibility import FIT as INSPECT
     from coresched_miniswe.compatibility import FIT as MINISWE
+    from coresched_ray.compatibility import FIT as RAY
     from coresched_tau2.compatibility import FIT as TAU2
 
-    return INSPECT, MINISWE, BFCL, TAU2
+    return INSPECT, MINISWE, BFCL, TAU2, RAY
 
 
 def inspect_harness(distribution: str) -> list[str] | str:

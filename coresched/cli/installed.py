@@ -139,7 +139,10 @@ def _harness(fit: "Fit") -> Part:
     if lacks:
         reasons = "; ".join(lacks)
         return Part(
-            fit.distribution, None, f"{version} cannot be gated: {reasons}; use {fit.tested}", broken=True
+            fit.distribution,
+            None,
+            f"its adapter does not fit {version}: {reasons}; use {fit.tested}",
+            broken=True,
         )
     tested = "this release is tested" if version == fit.tested else f"tested with {fit.tested}"
     return Part(name, version, f"its adapter fits; {tested}")

@@ -339,7 +339,12 @@ def test_a_vllm_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, [], "optional; its adapter is tested with 2.4.6", False),
         ("2.4.6", [], "its adapter fits; this release is tested", False),
         ("2.5.0", [], "its adapter fits; tested with 2.4.6", False),
-        ("2.5.0", ["a.b does not exist"], "2.5.0 cannot be gated: a.b does not exist; use 2.4.6", True),
+        (
+            "2.5.0",
+            ["a.b does not exist"],
+            "its adapter does not fit 2.5.0: a.b does not exist; use 2.4.6",
+            True,
+        ),
         ("2.5.0", "ImportError: x", "2.5.0 cannot be loaded: ImportError: x", True),
     ],
 )
@@ -351,6 +356,7 @@ def test_a_harness_and_its_adapter(
     parts = {part.name: part for part in installed.installed_parts()}
     assert (parts["mini-swe-agent"].note, parts["mini-swe-agent"].broken) == (note, broken)
     assert parts["tau2"].note == "optional; its adapter is tested with 1.0.1"
+    assert parts["ray"].note == "optional; its adapter is tested with 2.60.0"
 
 
 def test_what_a_harness_lacks_is_found_out_in_another_process() -> None:
