@@ -32,11 +32,13 @@ SLACKS = (0, 1, 2, 4)
 SEEDS, QUICK_SEEDS = 5, 2
 
 NOTES = (
-    "replicas 1 is one authoritative count. affinity: % of a sample's later turns served where the one",
-    "before was. false: % of turns that left home within the bound of the true counts, slack 0. missed: %",
-    "that stayed beyond it. max/mean: requests in flight on the most loaded worker over the mean. % longer:",
-    "makespan beside the same router with one replica and slack 0 on the same seed. Medians over the seeds,",
-    "and in brackets quartiles. Virtual time, real routers; batches as in bench/replicas/model.py.",
+    "replicas 1 is one authoritative count. affinity: % of a sample's later turns",
+    "served where the one before was. false: % of turns that left home within the",
+    "bound of the true counts, slack 0. missed: % that stayed beyond it. max/mean:",
+    "requests in flight on the most loaded worker over the mean. % longer: makespan",
+    "beside the same router with one replica and slack 0 on the same seed. Medians",
+    "over the seeds, and in brackets quartiles. Virtual time, real routers; batches",
+    "as in bench/replicas/model.py.",
 )
 
 
