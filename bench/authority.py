@@ -23,8 +23,15 @@ from coresched.errors import InputError
 
 WORKERS = 3
 OUTSTANDING = (1, 32)
-LOCAL, SHARED, BOTH, ROUTER = "its own count", "--service", "--service, and the service", "ServiceRouter"
-DECISION = "route, release"
+LOCAL, SHARED, BOTH, ROUTER = "its own count", "--service", "both processes", "ServiceRouter"
+DECISION = "route+end"
+
+NOTES = (
+    "Medians; IQR: interquartile range over median. Client, workers, gateway and",
+    "service share this machine's cores: compare rows, not machines.",
+    "CPU us: of the gateway, a request; both processes: of gateway and service;",
+    "ServiceRouter: of the service, a decision on one stream. MiB: resident memory.",
+)
 
 
 class Together(Program):
@@ -82,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(as_json(report))
     else:
-        print_report(report)
+        print_report(report, NOTES)
     return 0
 
 

@@ -97,16 +97,13 @@ def as_json(report: Report) -> str:
     )
 
 
-def print_report(report: Report) -> None:
-    """Machine and command, what requests cost, where they went, and what the numbers mean."""
+def print_report(report: Report, notes: Sequence[str] = NOTES) -> None:
+    """Machine and command, what requests cost, where they went if that was measured, and what it all means."""
     console = stdout_console()
-    print_page(
-        console,
-        heading(report.command, report.machine),
-        _costs([row for row in report.rows if row.case != PLACEMENT], console),
-        _placements([row for row in report.rows if row.case == PLACEMENT]),
-        notes=NOTES,
-    )
+    tables = [_costs([row for row in report.rows if row.case != PLACEMENT], console)]
+    if placed := [row for row in report.rows if row.case == PLACEMENT]:
+        tables.append(_placements(placed))
+    print_page(console, heading(report.command, report.machine), *tables, notes=notes)
     if report.absent:
         console.print(f"Left out: {', '.join(report.absent)} (--install-peers installs them).")
 
