@@ -98,7 +98,7 @@ def as_json(report: Report) -> str:
 
 
 def print_report(report: Report, notes: Sequence[str] = NOTES) -> None:
-    """Machine and command, what requests cost, where they went if that was measured, and what it all means."""
+    """Machine and command, what requests cost, where they went if that was asked, what it all means."""
     console = stdout_console()
     tables = [_costs([row for row in report.rows if row.case != PLACEMENT], console)]
     if placed := [row for row in report.rows if row.case == PLACEMENT]:
