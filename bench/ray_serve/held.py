@@ -11,6 +11,8 @@ import ray
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
+from bench.ray_serve.cluster import router_of
+
 LOAD_BOUNDED = "coresched_ray.request_router:LoadBoundedRequestRouter"
 
 CONSISTENT_HASHING = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
@@ -41,6 +43,18 @@ class Gate:
 
     async def shut(self) -> None:
         self._opened.clear()
+
+
+def await_replicas(handle: Any) -> None:
+    """Returns once this process's router has all replicas, where it is ours on their slots.
+
+    They come to a router one after another, and what it chooses before the last is among fewer.
+    """
+    handle.sleep.remote(0).result()
+    router = router_of(handle)
+    wait_until(lambda: len(router._replicas) == REPLICAS)
+    if hasattr(router, "_ring"):
+        wait_until(lambda: len(router._ring.slots) == REPLICAS and not router._ring.in_flight())
 
 
 def new_gate() -> Any:

@@ -62,13 +62,14 @@ def labels_of(case: str) -> list[str]:
 def rows_of(router: str, calls: int) -> list[dict[str, Any]]:
     from ray import serve
 
-    from bench.ray_serve.held import new_gate
+    from bench.ray_serve.held import await_replicas, new_gate
 
     gate = new_gate()
     name = router.replace(",", "").replace(
         " ", "-"
     )  # of its own: a process keeps the first router of a deployment's name
     handle = serve.run(deployment_behind(router).bind(gate), name=name, route_prefix=None)
+    await_replicas(handle)
     core = core_of(router)
     rows: list[dict[str, Any]] = [held(handle, gate, case, core) for case in names.CASES]
     rows.append({"case": "turns", **turns(handle)})

@@ -17,7 +17,7 @@ from ray.serve.exceptions import RequestCancelledError
 from ray.serve.schema import ServeDeploySchema
 
 from bench.ray_serve.cluster import local_ray, own_stdout, router_of
-from bench.ray_serve.held import LOAD_BOUNDED, FanOut, held_deployment, new_gate, wait_until
+from bench.ray_serve.held import LOAD_BOUNDED, FanOut, await_replicas, held_deployment, new_gate, wait_until
 
 KEY = "x-smg-routing-key"
 
@@ -32,6 +32,7 @@ class Scenarios:
         self.plain = serve.run(
             held_deployment(LOAD_BOUNDED, **options).bind(self.gate), name="plain", route_prefix="/plain"
         )
+        await_replicas(self.plain)
 
     def held(self, count: int) -> None:
         wait_until(lambda: ray.get(self.gate.held.remote()) == count)
