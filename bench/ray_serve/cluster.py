@@ -16,8 +16,8 @@ QUIET = {
     "RAY_DEDUP_LOGS": "1",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     # Seconds in which a replica must say how busy it is, else another is asked, and in which a proxy must be
-    # ready, else it is started anew. New ones on a busy machine take longer than usual, and here it is choices
-    # that are compared.
+    # ready, else it is started anew. New ones on a busy machine take longer than usual, and here it is
+    # choices that are compared.
     "RAY_SERVE_QUEUE_LENGTH_RESPONSE_DEADLINE_S": "20",
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
 }
