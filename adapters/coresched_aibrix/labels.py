@@ -26,7 +26,7 @@ def request_label(
     """The label, and where it was found: the policy attribute of this name, else the trace's id, else the
     request's own id, which makes the request a trajectory of one turn.
 
-    Raises ValueError, which names the attribute, if that is there and no label.
+    Raises ValueError, which names it, if what was found is no label.
     """
     given = attributes.get(attribute)
     if given is not None:
@@ -34,7 +34,7 @@ def request_label(
     trace = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent)
     if trace is not None and trace[1] != _NO_TRACE:
         return trace[1], "trace"
-    return request_id, "request"
+    return check_label(request_id, "metadata.requestId"), "request"
 
 
 def traceparent(label: str) -> str:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from time import monotonic, perf_counter
 from typing import NamedTuple
 
+from coresched.core.checks import check_label
 from coresched.core.given import route_given
 from coresched.core.ring import LoadBoundedRouter
 from coresched.metrics.histogram import DECISION_S, Histogram
@@ -72,14 +73,18 @@ class Picker:
         A candidate without a count has none in flight, as in AIBrix's own least-request. Of several ports,
         which share a count, the label has one as its home, so that it stays with the cache behind it.
 
-        Raises ValueError if a candidate is there twice, NoCountsError if none of several has a
-        count.
+        Raises ValueError if a candidate is there twice, a port of one is, or an id cannot be on the ring;
+        NoCountsError if none of several has a count. Nothing is pending then.
         """
         began = perf_counter()
         loads = {c.id: c.metrics.running_requests for c in candidates}
         if len(loads) < len(candidates):
             twice = next(pod for pod, times in Counter(c.id for c in candidates).items() if times > 1)
             raise ValueError(f"spec.candidates must name each pod once, got {twice!r} again")
+        for c in candidates:
+            if len(c.ports) > 1 and len(set(c.ports)) < len(c.ports):
+                twice = next(port for port, times in Counter(c.ports).items() if times > 1)
+                raise ValueError(f"ports of {c.id!r} in spec.candidates must be different, got {twice} again")
         if len(loads) > 1 and all(load is None for load in loads.values()):
             raise NoCountsError(
                 "spec.candidates must have metrics.runningRequests, at least one of them, got none; "
@@ -110,7 +115,8 @@ class Picker:
             self._seen = set()
             self._forget_at = now + self._forget_s
         self._seen.update(pods)
-        new = [pod for pod in pods if pod not in self._known]
+        # All before any is on the ring, which a name that cannot be there would leave half done.
+        new = [check_label(pod, "id in spec.candidates") for pod in pods if pod not in self._known]
         if len(new) > len(self._known) // 8:
             # One by one, each would be weighed against all the others again: many times as long.
             self._ring = LoadBoundedRouter(

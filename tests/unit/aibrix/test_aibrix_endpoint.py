@@ -92,6 +92,14 @@ async def test_without_counts_the_mode_says_who_decides() -> None:
         ("spec.candidates.0.id", "ü" * 257, "$.spec.candidates[0].id"),
         ("spec.candidates.0.ports", [0], "$.spec.candidates[0].ports[0]"),
         ("spec.candidates.0.ports", [], "$.spec.candidates[0].ports"),
+        ("spec.candidates.0.ports", list(range(1, 1026)), "$.spec.candidates[0].ports"),
+        (
+            "spec.candidates.0.ports",
+            [80, 81, 80],
+            f"ports of {pods(1)[0]!r} in spec.candidates must be different",
+        ),
+        ("spec.candidates.0.id", "語" * 250, "id in spec.candidates must be at most 512 bytes"),
+        ("metadata.requestId", "語" * 250, "metadata.requestId must be at most 512 bytes"),
         ("spec.candidates.0.metrics.runningRequests", -1, "$.spec.candidates[0].metrics.runningRequests"),
         ("spec.candidates.0.id", pods(3)[1], "spec.candidates must name each pod once"),
         ("spec.policyContext", {"attributes": {"trajectory": "x" * 513}}, "attributes['trajectory']"),
@@ -110,6 +118,14 @@ async def test_what_is_wrong_is_named(path: str, value: Any, said: str) -> None:
         assert said in problem["detail"]
         assert "\n" not in problem["detail"]
         assert served.refused == {400: 1}
+
+
+async def test_more_candidates_than_a_ring_is_made_of_at_once_are_refused() -> None:
+    async with endpoint() as (served, session, url):
+        async with session.post(url, **sent(question(dict.fromkeys(pods(1025), 0)))) as answer:
+            assert answer.status == 400
+            assert "`array` of length <= 1024 - at `$.spec.candidates`" in await answer.text()
+        assert served.picker.pods == 0
 
 
 async def test_what_is_no_question_is_refused() -> None:

@@ -52,6 +52,21 @@ def test_a_burst_that_aibrix_has_not_counted_is_split_as_if_it_had() -> None:
     assert Counter(without.pick("hot", idle).pod for _ in range(30)) == {router.home("hot"): 30}
 
 
+def test_a_request_that_is_refused_leaves_nothing_on_the_ring_and_nothing_pending() -> None:
+    clock = Clock()
+    picker = Picker(clock=clock)
+    many = dict.fromkeys(pods(40), 0)
+    del many[new := pods(40)[39]]
+    picker.pick("a", candidates(many))
+    clock.now += 1
+    for refused in (candidates({new: 0, "x" * 600: 0}), candidates({new: 0}, (80, 80))):
+        with pytest.raises(ValueError, match=r"in spec\.candidates must be"):
+            picker.pick("a", refused)
+    assert (picker.pods, picker.picks) == (39, 1)
+    assert picker.pick("a", candidates({new: 0})).pod == new
+    assert picker.pods == 40
+
+
 @pytest.mark.parametrize("counted_after_ms", [0, 2, 10, 19])
 def test_a_burst_is_split_about_as_well_whenever_aibrix_counts_it(counted_after_ms: int) -> None:
     # One pick a millisecond; those that AIBrix counts within the 20 ms count twice until these are over.
