@@ -70,7 +70,18 @@ class Endpoint:
             return self.refuse(refused.status, refused.detail)
 
     def refuse(self, status: int, detail: str) -> web.Response:
-        """An answer that is no decision. AIBrix takes it for a failure, of which several open its circuit."""
+        """An answer that is no decision. AIBrix takes it for a failure, of which several open its circuit.
+
+        The first of each status is logged, as the clients of AIBrix are not told why.
+        """
+        if not self.refused[status]:
+            event(
+                _logger,
+                logging.WARNING,
+                "refused",
+                f"a request was refused, as others may be, which are counted only: {status}: {detail}",
+                status=status,
+            )
         self.refused[status] += 1
         return web.Response(
             status=status, body=problem(status, detail), content_type="application/problem+json"

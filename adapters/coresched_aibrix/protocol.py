@@ -17,7 +17,7 @@ _API_VERSION: Final = "routing.aibrix.ai/v1alpha1"
 
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 MOST: Final = 1024
-"""Of candidates in a request, and of ports of one: all wait while a ring of them is made, 0.4 s for so many."""
+"""Of candidates in a request, and of ports of one: all wait while a ring of them is made, 0.4 s long."""
 
 _Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import logging
-from pathlib import Path
 
 from coresched.cli.parser import CommandParser, add_command, number
 from coresched.cli.server_options import add_listen, add_logging, add_metrics, add_routing, check_routing
@@ -82,8 +81,10 @@ def _run(args: argparse.Namespace) -> int:
             f"--router {args.router} counts what it placed until it is released, which AIBrix never says; "
             "leave it out"
         )
-    if not args.label_attribute:
-        raise InputError("--label-attribute must be the name of a policy attribute, got ''")
+    if not args.label_attribute.strip():
+        raise InputError(
+            f"--label-attribute must be the name of a policy attribute, got {args.label_attribute!r}"
+        )
     try:
         picker = Picker(
             load_bound=args.load_bound,
@@ -125,7 +126,8 @@ def _token(file: str) -> str:
     """The token of a file, as AIBrix reads it. Raises InputError, which never shows it."""
     where = f"--token-file {file!r}"
     try:
-        token = Path(file).read_bytes()[: _MOST_TOKEN_BYTES + 3].decode("ascii").strip()
+        with open(file, "rb") as opened:
+            token = opened.read(_MOST_TOKEN_BYTES + 3).decode("ascii").strip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no ASCII text"
         raise InputError(f"{where} cannot be read: {reason}; give the file with the token") from None

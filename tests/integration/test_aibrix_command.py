@@ -67,7 +67,9 @@ async def test_it_picks_is_scraped_and_stops(tmp_path: Path) -> None:
         ),
         (["--token-file", "/nonexistent"], "--token-file '/nonexistent' cannot be read"),
         (["--token-file", "/dev/null"], "must hold one line of 1 to 8192 characters"),
-        (["--label-attribute", ""], "--label-attribute must be the name of a policy attribute"),
+        (["--token-file", ""], "--token-file '' cannot be read: No such file"),
+        (["--token-file", "/dev/zero"], "must hold one line of 1 to 8192 characters"),
+        (["--label-attribute", " "], "--label-attribute must be the name of a policy attribute"),
         (["--virtual-nodes", "65537"], "virtual_nodes must be at most 65536"),
     ],
 )

@@ -152,6 +152,22 @@ async def test_what_is_no_question_is_refused() -> None:
             assert answer.status == 200
 
 
+async def test_the_first_refusal_of_each_status_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with endpoint("s3cret") as (_, session, url):
+        for headers in ({}, {"Authorization": "Bearer s3cre"}):
+            async with session.post(url, **sent(question(THREE), **headers)) as answer:
+                assert answer.status == 401
+        async with session.get(url + "/line%0Afeed") as answer:
+            assert answer.status == 404
+        asked = question(THREE) | {"kind": "a\nb"}
+        async with session.post(url, **sent(asked, Authorization="Bearer s3cret")) as answer:
+            assert answer.status == 400
+    lines = [record.getMessage() for record in caplog.records if record.name == "coresched_aibrix.endpoint"]
+    assert [line.split(": ")[1] for line in lines] == ["401", "404", "400"]
+    assert "AIBRIX_EXTERNAL_ROUTER_AUTH_TOKEN_FILE" in lines[0]
+    assert not any("\n" in line or "s3cre" in line for line in lines)
+
+
 async def test_a_token_is_asked_for() -> None:
     async with endpoint("s3cret") as (served, session, url):
         for headers, status in (
