@@ -83,8 +83,7 @@ class Picker:
             raise ValueError(f"spec.candidates must name each pod once, got {twice!r} again")
         for c in candidates:
             if len(c.ports) > 1 and len(set(c.ports)) < len(c.ports):
-                twice = next(port for port, times in Counter(c.ports).items() if times > 1)
-                raise ValueError(f"ports of {c.id!r} in spec.candidates must be different, got {twice} again")
+                raise ValueError(f"ports of {c.id!r} in spec.candidates must be different, got {c.ports}")
         if len(loads) > 1 and all(load is None for load in loads.values()):
             raise NoCountsError(
                 "spec.candidates must have metrics.runningRequests, at least one of them, got none; "
