@@ -33,6 +33,11 @@ def check_probe(worker: str, answer: httpx.Response) -> None:
         return
     if routed is not None:
         raise InputError(f"smg sent a key minted for worker {worker} to {routed}; {_FIX}")
+    if answer.status_code in (401, 403):
+        raise InputError(
+            f"{answer.request.url} answered {answer.status_code}: {answer.text[:200]!r}; give a key that smg "
+            "takes for completions, as for GET /workers, in headers={'Authorization': ...}"
+        )
     raise InputError(
         f"{answer.request.url} answered {answer.status_code} to a key minted for worker {worker}, without "
         f"{ROUTED_WORKER}: {answer.text[:200]!r}; {_FIX} (sglang-router tells no worker and has no ring: use "

@@ -43,13 +43,18 @@ def read_listing(answer: httpx.Response, model: str | None) -> Listing:
             f"{where} must list workers as smg 1.13 does, got {answer.text[:200]!r} "
             f"({type(error).__name__}); use that release"
         ) from None
+    if not workers:
+        raise InputError(
+            f"{where} lists no regular worker; start smg with --worker-urls, and wait until it has "
+            "registered them"
+        )
     served = sorted({name for models, _ in workers.values() for name in models})
     if model is None:
         if len(served) > 1:
             raise InputError(
                 f"model must name one of the models behind smg, {served!r}; smg has a ring for each"
             )
-        model = served[0] if served else "unknown"
+        model = served[0]
     healthy = {url: up for url, (models, up) in workers.items() if model in models}
     if not healthy:
         raise InputError(

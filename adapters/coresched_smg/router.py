@@ -57,7 +57,7 @@ class SmgRouter:
     ) -> None:
         self.url = _checked_url(url)
         self._refresh_s = check_positive(refresh_s, "refresh_s")
-        self._smg = httpx.Client(base_url=self.url, headers=headers)
+        self._smg = httpx.Client(base_url=self.url, headers=_checked_headers(headers))
         try:
             listing = read_listing(self._asked("GET", "/workers", _LISTING_S), model)
             self.model = listing.model
@@ -188,6 +188,11 @@ class SmgRouter:
 
     def _check(self, listing: Listing) -> None:
         healthy = [name for name, up in listing.healthy.items() if up]
+        if not healthy:
+            raise InputError(
+                f"smg at {self.url} has no healthy worker for the model {listing.model!r}, of "
+                f"{sorted(listing.healthy)!r}, so its keys cannot be checked; wait until one is, or start one"
+            )
         for worker, key in probes(self.keys, healthy):
             body = {"model": listing.model, "prompt": "a", "max_tokens": 1}
             sent = {ROUTING_HEADER: key}
@@ -229,10 +234,34 @@ def _unhealthy(listing: Listing) -> set[str]:
     return {name for name, up in listing.healthy.items() if not up}
 
 
+def _checked_headers(headers: Mapping[str, str] | None) -> httpx.Headers:
+    """Raises TypeError or ValueError, which show no value: it may be a key."""
+    try:
+        checked = httpx.Headers(headers)
+    except UnicodeEncodeError:
+        raise ValueError("headers must be ASCII text, got other characters in a name or value") from None
+    except (TypeError, ValueError, AttributeError):
+        raise TypeError(
+            "headers must map names to text, such as {'Authorization': 'Bearer ...'}, got "
+            f"{type(headers).__name__}, or something else in it"
+        ) from None
+    return checked
+
+
 def _checked_url(url: str) -> str:
-    parsed = httpx.URL(url)
+    rule = "url must be smg's http or https URL such as 'http://127.0.0.1:30000'"
+    if not isinstance(url, str):
+        raise TypeError(f"{rule}, got {url!r}")
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"{rule}, got {url!r}: {error}") from None
+    if parsed.userinfo:
+        raise ValueError(
+            f"{rule}, without a password, got one for {parsed.host!r}; give headers={{'Authorization': ...}}"
+        )
     if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.fragment:
-        raise ValueError(f"url must be smg's http or https URL such as 'http://127.0.0.1:30000', got {url!r}")
+        raise ValueError(f"{rule}, got {url!r}")
     if parsed.path.rstrip("/").endswith("/v1"):
         raise ValueError(f"url must be smg's URL without /v1 at its end, got {url!r}")
     return str(parsed).rstrip("/")

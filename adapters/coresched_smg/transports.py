@@ -17,6 +17,12 @@ from coresched_smg.router import SmgRouter
 _SERVED_BY = "x-coresched-worker"  # where a recording looks for the worker behind a gateway
 
 
+def _checked(smg: SmgRouter) -> SmgRouter:
+    if not isinstance(smg, SmgRouter):
+        raise TypeError(f"smg must be an SmgRouter, such as SmgRouter('http://127.0.0.1:30000'), got {smg!r}")
+    return smg
+
+
 class _ThroughSmg(AddressBook):
     """Requests for a worker as smg gets them."""
 
@@ -65,7 +71,9 @@ class Transport(direct.Transport):
         inner: Callable[[], httpx.AsyncBaseTransport] | None = None,
         record: str | os.PathLike[str] | None = None,
     ) -> None:
-        super().__init__(smg.workers(), router=smg, label_header=label_header, inner=inner, record=record)
+        super().__init__(
+            _checked(smg).workers(), router=smg, label_header=label_header, inner=inner, record=record
+        )
         self._book = _ThroughSmg(smg, label_header)
 
 
@@ -80,5 +88,7 @@ class SyncTransport(direct.SyncTransport):
         inner: Callable[[], httpx.BaseTransport] | None = None,
         record: str | os.PathLike[str] | None = None,
     ) -> None:
-        super().__init__(smg.workers(), router=smg, label_header=label_header, inner=inner, record=record)
+        super().__init__(
+            _checked(smg).workers(), router=smg, label_header=label_header, inner=inner, record=record
+        )
         self._book = _ThroughSmg(smg, label_header)

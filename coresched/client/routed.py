@@ -9,6 +9,8 @@ from typing import TypeVar
 from coresched.client.label import check_header_text, label_in_scope, worker_in_scope
 from coresched.client.shared import AsyncRouter, Flight, Router, SharedRouter
 from coresched.core.checks import check_label
+from coresched.core.ring import LoadBoundedRouter
+from coresched.core.sticky import StickyBoundedRouter
 
 R = TypeVar("R", bound="Router | AsyncRouter")
 
@@ -85,7 +87,7 @@ def own_or_given(
     LoadBoundedRouter refuses.
     """
     if router is not None:
-        if not hasattr(router, "route"):
+        if not hasattr(router, "route") or isinstance(router, (LoadBoundedRouter, StickyBoundedRouter)):
             raise TypeError(
                 'router must be a router, such as SharedRouter(workers, router="sticky-bounded"), '
                 f"got {router!r} of type {type(router).__name__}"

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 import coresched
+from coresched.core import LoadBoundedRouter
 from coresched.httpx import Flight, SharedRouter, SyncTransport, Transport
 
 BOTH = pytest.mark.parametrize("make", [Transport, SyncTransport])
@@ -66,6 +67,7 @@ def test_bad_workers_are_refused(make: Any, workers: Any, message: str) -> None:
             {"router": "sticky-bounded"},
             "router must be a router, such as SharedRouter.*got 'sticky-bounded' of",
         ),
+        ({"router": LoadBoundedRouter(["http://w0"])}, "router must be a router, such as SharedRouter"),
         ({"router": SharedRouter(["http://w0"]), "weights": {}}, "belong to the router; leave them out"),
     ],
 )

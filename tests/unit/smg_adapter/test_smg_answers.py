@@ -1,12 +1,13 @@
 """What smg lists and answers, read without one; and what is said where it is not what it should be."""
 
+import re
 import subprocess
 import sys
 from typing import Any
 
 import httpx
 import pytest
-from coresched_smg import MintedKeys
+from coresched_smg import MintedKeys, SmgRouter, SyncTransport, Transport
 from coresched_smg.checking import ROUTED_WORKER, check_probe, probes
 from coresched_smg.listing import read_listing
 
@@ -53,8 +54,11 @@ def test_what_is_no_listing_is_refused(listed: object) -> None:
 
 
 def test_an_smg_without_workers_and_one_that_wants_a_key_say_so() -> None:
-    with pytest.raises(InputError, match="wait until smg has registered its workers"):
-        read_listing(answer(json={"workers": []}), None)
+    for listed in ([], [worker(URLS[0], "a", kind="prefill")]):
+        with pytest.raises(
+            InputError, match=r"lists no regular worker; start smg with --worker-urls, and wait"
+        ):
+            read_listing(answer(json={"workers": listed}), None)
     with pytest.raises(InputError, match="it answered 401: 'who are you'; give the URL of smg itself"):
         read_listing(answer(401, text="who are you"), None)
 
@@ -74,6 +78,54 @@ def test_a_probe_that_went_elsewhere_or_nowhere_is_refused() -> None:
         check_probe(URLS[0], answer(headers={ROUTED_WORKER: URLS[1]}))
     with pytest.raises(InputError, match=r"answered 503 to .*: 'no worker'; .*sglang-router tells"):
         check_probe(URLS[0], answer(503, path="/v1/completions", text="no worker"))
+    with pytest.raises(
+        InputError, match=r"answered 401: 'no key'; give a key that smg takes for completions"
+    ):
+        check_probe(URLS[0], answer(401, text="no key"))
+    check_probe(URLS[0], answer(401, headers={ROUTED_WORKER: URLS[0]}))  # the worker's own answer
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (None, "url must be smg's http or https URL such as 'http://127.0.0.1:30000', got None"),
+        ("127.0.0.1:30000", "url must be smg's http or https URL such as"),
+        ("http://smg:port", "got 'http://smg:port': Invalid port: 'port'"),
+        (
+            "http://me:s3cret@smg",
+            "without a password, got one for 'smg'; give headers={'Authorization': ...}",
+        ),
+        ("http://smg/v1", "url must be smg's URL without /v1 at its end"),
+    ],
+)
+def test_what_is_no_url_of_smg_is_refused_before_it_is_asked(url: Any, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(said)) as caught:
+        SmgRouter(url)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_an_smg_whose_workers_are_all_unhealthy_cannot_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [worker(URLS[0], "a", healthy=False), worker(URLS[1], "a", healthy=False)]
+    monkeypatch.setattr(httpx.Client, "request", lambda *_, **__: answer(json={"workers": listed}))
+    with pytest.raises(
+        InputError, match=r"^smg at http://smg:30000 has no healthy worker for the model 'a'"
+    ):
+        SmgRouter("http://smg:30000/")
+
+
+@pytest.mark.parametrize(
+    "headers", [3, {"Authorization": 3}, {"Authorization": "Bearer \u00e9"}, ["Authorization"]]
+)
+def test_what_are_no_headers_is_refused_and_not_shown(headers: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"^headers must ") as caught:
+        SmgRouter("http://127.0.0.1:1", headers=headers)
+    assert "\u00e9" not in str(caught.value)
+
+
+@pytest.mark.parametrize("transport", [SyncTransport, Transport])
+def test_a_transport_without_an_smg_router_says_what_to_give(transport: Any) -> None:
+    with pytest.raises(TypeError, match=r"^smg must be an SmgRouter, .* got 'http://smg'$"):
+        transport("http://smg")
 
 
 def test_keys_refuse_what_are_no_workers() -> None:
