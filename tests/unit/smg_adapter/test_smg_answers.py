@@ -107,9 +107,7 @@ def test_what_is_no_url_of_smg_is_refused_before_it_is_asked(url: Any, said: str
 def test_an_smg_whose_workers_are_all_unhealthy_cannot_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [worker(URLS[0], "a", healthy=False), worker(URLS[1], "a", healthy=False)]
     monkeypatch.setattr(httpx.Client, "request", lambda *_, **__: answer(json={"workers": listed}))
-    with pytest.raises(
-        InputError, match=r"^smg at http://smg:30000 has no healthy worker for the model 'a'"
-    ):
+    with pytest.raises(InputError, match=r"^smg at http://smg:30000 has no healthy worker for the model 'a'"):
         SmgRouter("http://smg:30000/")
 
 
