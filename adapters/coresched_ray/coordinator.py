@@ -11,11 +11,13 @@ import logging
 import os
 import secrets
 import threading
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from coresched.core.routers import DEFAULT_VIRTUAL_NODES, RouterName
+from coresched.core.checks import check_several
+from coresched.core.routers import DEFAULT_VIRTUAL_NODES, RouterName, make_router
 from coresched.errors import InputError
 from coresched_ray.certificate import self_signed
 
@@ -141,9 +143,8 @@ def _state(terms: Terms) -> ServiceState:
     try:
         journal = None if terms.journal is None else Journal(terms.journal)
     except InputError as error:  # in the words of `coresched serve`
-        raise InputError(
-            str(error).replace("--journal FILE", "journal").replace("--journal", "journal")
-        ) from None
+        said = str(error).replace("--journal FILE", "journal").replace("--journal", "journal")
+        raise InputError(said.replace("coresched serve", "coordinator or coresched serve")) from None
     return ServiceState(table, journal=journal, report=lambda line: _logger.info("%s", line))
 
 
@@ -158,7 +159,7 @@ async def _serve(state: ServiceState, host: str, security: Security, announce: A
 
 def checked_terms(
     journal: str | os.PathLike[str] | None,
-    workers: dict[str, float],
+    workers: Iterable[str] | Mapping[str, float],
     router: RouterName,
     load_bound: float,
     slack: int,
@@ -167,10 +168,14 @@ def checked_terms(
     """Raises what the router raises for its options, TypeError or InputError for what is no journal."""
     from coresched.service.table import RoutingTable
 
-    RoutingTable(workers, router=router, load_bound=load_bound, virtual_nodes=virtual_nodes, slack=slack)
+    if not isinstance(workers, Mapping):
+        workers = check_several(workers, "workers", "names or a mapping to weights")
+    make_router(router, workers, load_bound, virtual_nodes, slack)  # before a name given twice is once there
+    weights = dict(workers) if isinstance(workers, Mapping) else dict.fromkeys(workers, 1.0)
+    RoutingTable(weights, router=router, load_bound=load_bound, virtual_nodes=virtual_nodes, slack=slack)
     if not (journal is None or isinstance(journal, (str, os.PathLike))):
         raise TypeError(f"journal must be the name of a file or None, got {journal!r}")
     path = None if journal is None else os.path.abspath(os.fspath(journal))
-    if path is not None and not os.path.basename(path):
+    if path is not None and (not os.path.basename(path) or "\0" in path):
         raise InputError(f"journal must be the name of a file or None, got {journal!r}")
-    return Terms(path, workers, router, load_bound, slack, virtual_nodes)
+    return Terms(path, weights, router, load_bound, slack, virtual_nodes)

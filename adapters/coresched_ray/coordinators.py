@@ -70,16 +70,16 @@ def start_coordinator(
     the process that starts it or by `stop_coordinator`; `detached`, only by the latter. `namespace` is Ray's,
     where the name counts; None is this job's.
 
-    Raises TypeError or ValueError for a bad option, InputError for a journal that cannot be used, and for a
-    coordinator of that name with other terms; ConnectionError if Ray is not connected or has no node for it.
+    Raises TypeError or ValueError for a bad option, InputError for a journal that cannot be used, for a
+    coordinator of that name with other terms, and for another actor of that name; ConnectionError if Ray is
+    not connected or has no node for it.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     check_label(name, "name")
     _check_connected()
-    weights = dict(workers) if isinstance(workers, Mapping) else dict.fromkeys(workers, 1.0)
-    terms = checked_terms(journal, weights, router, load_bound, slack)
+    terms = checked_terms(journal, workers, router, load_bound, slack)
     options: dict[str, Any] = {}
     if terms.journal is not None and not journal_shared:
         here = ray.get_runtime_context().get_node_id()
@@ -98,6 +98,7 @@ def start_coordinator(
         )
         .remote(terms)
     )
+    _check_coordinator(actor, name)
     handles = _started.setdefault((name, namespace), [])
     handles.append(actor)  # beside those before: of one that was only found, the first counts
     there: Terms
@@ -120,7 +121,7 @@ def start_coordinator(
 def stop_coordinator(name: str, *, namespace: str | None = None) -> None:
     """End the coordinator for good; its journal stays, and one that is started with it goes on.
 
-    Raises InputError if there is none.
+    Raises InputError if there is none, ConnectionError if Ray is not connected.
     """
     import ray
 
@@ -153,7 +154,6 @@ def connect_blocking(
 def coordinator(name: str, *, namespace: str | None = None) -> Lookup:
     """For `service` of a `coresched.client.gate.Gate`. Raises as `connect` does."""
     check_label(name, "name")
-    _check_connected()
     _actor(name, namespace)
     return _Coordinator(name, namespace)
 
@@ -202,14 +202,23 @@ def _check_connected() -> None:
         raise ConnectionError("this process is not connected to Ray; call ray.init(address=...) first")
 
 
+def _check_coordinator(actor: Any, name: str) -> None:
+    if not (hasattr(actor, "place") and hasattr(actor, "terms")):
+        raise InputError(f"the actor {name!r} is no coordinator; give another name")
+
+
 def _actor(name: str, namespace: str | None) -> Any:
-    """Raises InputError if there is none."""
+    """Raises InputError if there is none, ConnectionError if Ray is not connected."""
     import ray
 
+    _check_connected()  # or Ray would join some cluster, or start one, for whoever asks after ray.shutdown()
     try:
-        return ray.get_actor(name, namespace=namespace)
+        actor = ray.get_actor(name, namespace=namespace)
     except ValueError:
         pass
+    else:
+        _check_coordinator(actor, name)
+        return actor
     here = namespace or ray.get_runtime_context().namespace
     others = [
         actor["namespace"]

@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from coresched_ray.coordinators import connect, connect_blocking, start_coordinator, stop_coordinator
+from coresched_ray.coordinators import (
+    connect,
+    connect_blocking,
+    coordinator,
+    start_coordinator,
+    stop_coordinator,
+)
 
 from coresched import sync
 
@@ -173,6 +179,9 @@ def started_anew() -> dict[str, Any]:
 
 def mistakes() -> dict[str, Any]:
     start_coordinator("elsewhere", journal=None, namespace="training")
+    start_coordinator("holder", journal=FOLDER / "held.sqlite3")
+    foreign = Driver.options(name="foreign").remote()
+    process = ray.get(foreign.process.remote())
     given: dict[str, Any] = {"batch": "b", "sample_concurrency": 1}
     there: dict[str, Any] = {**given, "namespace": "training"}
     return {
@@ -187,6 +196,11 @@ def mistakes() -> dict[str, Any]:
         "journal's type": refusal(lambda: start_coordinator("bad", journal=3)),  # type: ignore[arg-type]
         "load bound": refusal(lambda: start_coordinator("bad", journal=None, load_bound=0.5)),
         "stop": refusal(lambda: stop_coordinator("nobody")),
+        "held": refusal(lambda: start_coordinator("bad", journal=FOLDER / "held.sqlite3")),
+        "start another's": refusal(lambda: start_coordinator("foreign", journal=None)),
+        "connect to another's": refusal(lambda: connect("foreign", **given)),
+        "stop another's": refusal(lambda: stop_coordinator("foreign")),
+        "another's lives": ray.get(foreign.process.remote()) == process,
     }
 
 
@@ -208,10 +222,22 @@ def in_the_clear() -> dict[str, Any]:
     return results
 
 
+def after_shutdown() -> dict[str, Any]:
+    """Ray would join a cluster, or start one, for the first who asks it for an actor."""
+    found = coordinator("main")
+    ray.shutdown()
+    return {
+        "find": refusal(lambda: found.find(1.0)),
+        "connect": refusal(lambda: connect("main", batch="b", sample_concurrency=1)),
+        "stop": refusal(lambda: stop_coordinator("main")),
+        "connected": ray.is_initialized(),
+    }
+
+
 def main() -> None:
     results: dict[str, Any] = {"before Ray": refusal(lambda: start_coordinator("main", journal=None))}
-    ray.init(num_cpus=4, include_dashboard=False, namespace="scenarios", log_to_driver=False)
-    for scenario in (mistakes, killed_often, driver_killed, started_anew, in_the_clear):
+    ray.init(address="local", num_cpus=4, include_dashboard=False, namespace="scenarios", log_to_driver=False)
+    for scenario in (mistakes, killed_often, driver_killed, started_anew, in_the_clear, after_shutdown):
         began = time.monotonic()
         results[scenario.__name__] = scenario()
         print(f"{scenario.__name__}: {time.monotonic() - began:.1f} s", file=sys.stderr)

@@ -64,7 +64,7 @@ def one_at(name: str, batch: str) -> list[float]:
 
 
 def main() -> None:
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
     plain = Plain.remote()
     start_coordinator("journal", journal=sys.argv[1], workers=WORKERS)
     start_coordinator("none", journal=None, workers=WORKERS)

@@ -110,7 +110,25 @@ def test_mistakes_are_named_with_their_fix(results: dict[str, Any]) -> None:
         "InputError: coordinator 'bad' cannot start: journal '/nowhere/at-all/journal' is in "
         "'/nowhere/at-all', which is no directory; create it first"
     )
+    assert mistakes["held"].startswith("InputError: coordinator 'bad' cannot start: journal '")
+    assert mistakes["held"].endswith(
+        "held.sqlite3' is in use by another coordinator or coresched serve; stop that one or give another "
+        "journal"
+    )
     assert mistakes["load bound"] == "ValueError: load_bound must be at least 1, got 0.5"
+
+
+def test_another_actor_of_that_name_is_left_alone(results: dict[str, Any]) -> None:
+    mistakes = results["mistakes"]
+    for asked in ("start another's", "connect to another's", "stop another's"):
+        assert mistakes[asked] == "InputError: the actor 'foreign' is no coordinator; give another name"
+    assert mistakes["another's lives"]
+
+
+def test_after_ray_was_shut_down_none_is_started_and_no_other_cluster_joined(results: dict[str, Any]) -> None:
+    after = results["after_shutdown"]
+    assert after.pop("connected") is False
+    assert set(after.values()) == {results["before Ray"]}
 
 
 def test_who_has_not_asked_ray_is_refused_at_the_port(results: dict[str, Any]) -> None:

@@ -153,7 +153,7 @@ class Counting:
 
 
 def main() -> None:
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False)
     start_coordinator("tools", journal=FOLDER / "tools.sqlite3")
     worker = AgentLoopWorker.remote()
     results = {
