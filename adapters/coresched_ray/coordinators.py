@@ -108,6 +108,8 @@ def start_coordinator(
         raise ConnectionError(f"coordinator {name!r} has not started within {_START_S:g} s") from None
     except ray.exceptions.RayActorError as error:
         handles.remove(actor)
+        if isinstance(error, ray.exceptions.ActorDiedError):
+            ray.kill(actor)  # or Ray takes its name for this dead one when it is started again at once
         raise InputError(f"coordinator {name!r} cannot start: {_cause(error)}") from None
     for field in fields(Terms):
         asked, has = getattr(terms, field.name), getattr(there, field.name)
