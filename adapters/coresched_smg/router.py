@@ -74,9 +74,10 @@ class SmgRouter:
         self.addresses = dict.fromkeys(listing.healthy, httpx.URL(self.url))
         """Where to send a request for each worker that smg lists, or has: to smg."""
         self._unhealthy = _unhealthy(listing)
-        self._led_elsewhere: dict[str, float] = {}  # by worker, until when it is passed over
+        self._led_elsewhere: dict[str, float] = {}  # by worker, until when at least it is passed over
         self._elsewhere: Counter[tuple[str, str]] = Counter()
         self._lock = threading.Lock()
+        self._looking = threading.Lock()  # so that an older list does not come after a newer one
         self._look_now = threading.Event()
         self._closed = False
         self._follower = threading.Thread(target=self._follow, name="coresched-smg", daemon=True)
@@ -106,9 +107,8 @@ class SmgRouter:
 
     def out(self) -> set[str]:
         """Workers that are passed over at present: what to give a turn as `exclude`."""
-        now = monotonic()
         with self._lock:
-            return self._unhealthy | {name for name, until in self._led_elsewhere.items() if until > now}
+            return self._unhealthy | set(self._led_elsewhere)
 
     def elsewhere(self) -> dict[tuple[str, str], int]:
         """How many requests for the first worker another one served, by both: it was dead, gone or full."""
@@ -145,16 +145,9 @@ class SmgRouter:
 
     def refresh(self) -> None:
         """Look at smg's list of workers now. Raises InputError where there is none."""
-        listing = read_listing(self._asked("GET", "/workers", _LISTING_S), self.model)
-        with self._lock:
-            if set(listing.healthy) != set(self.keys.workers):
-                self._mint(listing)
-            unhealthy = _unhealthy(listing)
-            for name in sorted(unhealthy - self._unhealthy):
-                _log.warning("worker %s is out: smg says that it is not healthy", name)
-            for name in sorted(self._unhealthy - unhealthy):
-                _log.warning("worker %s is back", name)
-            self._unhealthy = unhealthy
+        with self._looking:
+            began = monotonic()
+            self._take(read_listing(self._asked("GET", "/workers", _LISTING_S), self.model), began)
 
     def close(self) -> None:
         """Stop following smg's list."""
@@ -170,6 +163,19 @@ class SmgRouter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _take(self, listing: Listing, began: float) -> None:
+        with self._lock:
+            if set(listing.healthy) != set(self.keys.workers):
+                self._mint(listing)
+            unhealthy = _unhealthy(listing)
+            for name in sorted(unhealthy - self._unhealthy):
+                _log.warning("worker %s is out: smg says that it is not healthy", name)
+            for name in sorted(self._unhealthy - unhealthy):
+                _log.warning("worker %s is back", name)
+            self._unhealthy = unhealthy
+            for name in [name for name, until in self._led_elsewhere.items() if until <= began]:
+                del self._led_elsewhere[name]
 
     def _mint(self, listing: Listing) -> None:
         keys = MintedKeys(listing.healthy)

@@ -3,6 +3,8 @@
 import re
 import subprocess
 import sys
+import threading
+import time
 from typing import Any
 
 import httpx
@@ -109,6 +111,33 @@ def test_an_smg_whose_workers_are_all_unhealthy_cannot_be_checked(monkeypatch: p
     monkeypatch.setattr(httpx.Client, "request", lambda *_, **__: answer(json={"workers": listed}))
     with pytest.raises(InputError, match=r"^smg at http://smg:30000 has no healthy worker for the model 'a'"):
         SmgRouter("http://smg:30000/")
+
+
+def test_a_worker_that_led_elsewhere_is_out_until_smg_lists_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, reachable = MintedKeys(URLS), threading.Event()
+
+    def asked(_: httpx.Client, method: str, path: str, **sent: Any) -> httpx.Response:
+        if method == "POST":
+            return answer(headers={ROUTED_WORKER: keys.home(sent["headers"]["x-smg-routing-key"])})
+        if not reachable.is_set():
+            raise httpx.ConnectError("refused")
+        return answer(json={"workers": [worker(url, "a") for url in URLS]})
+
+    monkeypatch.setattr(httpx.Client, "request", asked)
+    reachable.set()
+    with SmgRouter("http://smg:30000", refresh_s=0.01) as smg:
+        reachable.clear()
+        flight = smg.route("t")
+        chosen = flight.worker
+        smg.answered({ROUTED_WORKER: next(url for url in URLS if url != chosen)}, flight)
+        flight.end()
+        time.sleep(0.05)
+        assert smg.out() == {chosen}
+        reachable.set()
+        until = time.monotonic() + 10
+        while smg.out() and time.monotonic() < until:
+            time.sleep(0.005)
+        assert smg.out() == set()
 
 
 @pytest.mark.parametrize(
