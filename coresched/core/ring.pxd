@@ -3,6 +3,8 @@ from libcpp.vector cimport vector
 
 cdef extern from *:
     """
+    #include <algorithm>
+
     struct RingPoint {
         unsigned long long position;
         int slot;
@@ -19,6 +21,13 @@ cdef extern from *:
     static inline bool ring_within_bound(const RingWorker& worker, long long total, long long slack) {
         return (__int128)(worker.in_flight - slack) * worker.q <= (__int128)worker.p * (total + 1);
     }
+
+    // Sort by position what lies behind the first `ordered` points, which are sorted, and merge it with them.
+    static inline void ring_merge(std::vector<RingPoint>& points, size_t ordered) {
+        auto before = [](const RingPoint& one, const RingPoint& other) { return one.position < other.position; };
+        std::sort(points.begin() + ordered, points.end(), before);
+        std::inplace_merge(points.begin(), points.begin() + ordered, points.end(), before);
+    }
     """
     cdef cppclass RingPoint:
         unsigned long long position
@@ -31,6 +40,7 @@ cdef extern from *:
         long long q
         unsigned long long met
 
+    void ring_merge(vector[RingPoint]& points, size_t ordered) except +
     bint ring_within_bound(const RingWorker& worker, long long total, long long slack) noexcept
 
 
@@ -46,7 +56,8 @@ cdef class LoadBoundedRouter:
     cdef list _shares                 # slot -> the fraction p / q, exact at any size
     cdef list _free                   # slots to use again
     cdef vector[RingWorker] _workers  # by slot
-    cdef vector[RingPoint] _points    # ascending by (position, worker name)
+    cdef vector[RingPoint] _points    # ascending by (position, worker name)...
+    cdef size_t _ordered              # ... as far as this; those of workers that joined since lie behind
     cdef long long _total             # requests in flight on the routable workers
     cdef unsigned long long _walk
 
@@ -64,6 +75,7 @@ cdef class LoadBoundedRouter:
     cdef int _choose(self, size_t point, Py_ssize_t candidates) except -1
     cdef bint _eligible(self, int slot) except -1
     cdef int _known_slot(self, object name, str argument) except -1
+    cdef int _order_points(self) except -1
     cdef int _join(self, str name, object weight) except -1
     cdef int _occupy(self, str name) except -1
     cdef int _vacate(self, int slot) except -1

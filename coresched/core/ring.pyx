@@ -75,7 +75,8 @@ cdef class LoadBoundedRouter:
     first. Points at one position are in order of the worker's name, so that machine, process and order of
     addition do not matter.
 
-    A route takes one hash, one binary search and a short walk. Not for several threads at once.
+    A route takes one hash, one binary search and a short walk; the first one after workers joined also puts
+    their points in order among the others. Not for several threads at once.
     Raises TypeError or ValueError for a bad argument, and ValueError for a worker named twice.
 
     >>> ring = LoadBoundedRouter(["w0", "w1"], load_bound=1.25)
@@ -203,11 +204,13 @@ cdef class LoadBoundedRouter:
         if name not in self._weights:
             raise LookupError(f"name must be one of the workers {shown(self.workers())}, got {shown(name)}")
         slot = self._slots[name]
+        self._order_points()
         for point in self._points:
             if point.slot != slot:
                 self._points[kept] = point
                 kept += 1
         self._points.resize(kept)
+        self._ordered = kept
         del self._weights[name]
         self._workers[slot].routable = False
         self._total -= self._workers[slot].in_flight
@@ -243,6 +246,8 @@ cdef class LoadBoundedRouter:
         cdef size_t low = 0, high = self._points.size(), middle
         if high == 0:
             raise LookupError(f"a worker must be added before {shown(label)} can be routed, there is none")
+        if self._ordered < high:
+            self._order_points()
         position = label_position(label)
         while low < high:
             middle = (low + high) >> 1
@@ -306,33 +311,38 @@ cdef class LoadBoundedRouter:
         return slot
 
     cdef int _join(self, str name, object weight) except -1:
-        """Put the points of a worker among the others; the shares are then out of date."""
-        cdef vector[RingPoint] merged
+        """Add a worker and its points, in no order yet; the shares are then out of date."""
+        cdef vector[RingPoint] points
         cdef RingPoint point
-        cdef size_t old = 0
-        cdef int slot
         if name in self._weights:
             raise ValueError(f"a worker must be added once only, got {name!r} again")
-        count = max(1, round(self.virtual_nodes * weight))
-        positions = sorted([point_position(f"{name}#{i}") for i in range(count)])
-        slot = self._occupy(name)
-        merged.reserve(self._points.size() + count)
+        positions = [point_position(f"{name}#{i}") for i in range(max(1, round(self.virtual_nodes * weight)))]
+        points.reserve(len(positions))
+        point.slot = self._occupy(name)
         for position in positions:
             point.position = position
-            point.slot = slot
-            while old < self._points.size() and (
-                self._points[old].position < point.position
-                or self._points[old].position == point.position
-                and <str>self._names[self._points[old].slot] < name
-            ):
-                merged.push_back(self._points[old])
-                old += 1
-            merged.push_back(point)
-        merged.insert(merged.end(), self._points.begin() + old, self._points.end())
-        self._points.swap(merged)
+            points.push_back(point)
+        self._points.insert(self._points.end(), points.begin(), points.end())
         self._weights[name] = weight
-        self._workers[slot].routable = True
-        self._total += self._workers[slot].in_flight
+        self._workers[point.slot].routable = True
+        self._total += self._workers[point.slot].in_flight
+        return 0
+
+    cdef int _order_points(self) except -1:
+        """Put the points of workers that joined among the others."""
+        cdef size_t first = 0, end, point
+        ring_merge(self._points, self._ordered)
+        self._ordered = self._points.size()
+        while first < self._ordered:
+            end = first + 1
+            while end < self._ordered and self._points[end].position == self._points[first].position:
+                end += 1
+            if end - first > 1:
+                slots = [self._points[point].slot for point in range(first, end)]
+                slots.sort(key=self._names.__getitem__)
+                for point in range(first, end):
+                    self._points[point].slot = slots[point - first]
+            first = end
         return 0
 
     cdef int _occupy(self, str name) except -1:

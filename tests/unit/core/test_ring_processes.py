@@ -50,6 +50,11 @@ for order in itertools.permutations(names):
     router.remove_worker("a")
     router.add_worker("a")
     found.append(homes(router))
+    router = LoadBoundedRouter((), virtual_nodes=6)
+    for name in order:
+        router.add_worker(name)
+        last = homes(router)
+    found.append(last)
 print(json.dumps(found))
 """
 
@@ -78,6 +83,6 @@ def test_points_at_one_position_are_in_order_of_the_name(tmp_path: Path) -> None
     (tmp_path / "mmh3.py").write_text(COARSE_HASH.format(real=mmh3.__file__))
     found = run(TIES, PYTHONPATH=os.pathsep.join([str(tmp_path), ROOT]))
     assert isinstance(found, list)
-    assert len(found) == 1 + 2 * 24
+    assert len(found) == 1 + 3 * 24
     assert all(homes == found[0] for homes in found)
     assert len(set(found[0])) > 1
