@@ -9,7 +9,8 @@ cd "$(dirname "$0")/.."
 .venv/bin/ruff format --check .
 .venv/bin/mypy &
 types=$!  # beside the tests, the first of which wait for what they install
+workers=$(.venv/bin/python -c 'import os; print(min(os.cpu_count() + 1, 4))')  # more than cores: many tests wait
 tests=0
-.venv/bin/python -m pytest -m 'not by_hand' -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered --cov-fail-under=90 --durations=40 --durations-min=5 "$@" || tests=$?
+.venv/bin/python -m pytest -m 'not by_hand' -n "$workers" --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered --cov-fail-under=90 --durations=40 --durations-min=5 "$@" || tests=$?
 wait "$types"
 exit "$tests"
